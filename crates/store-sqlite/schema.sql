@@ -25,7 +25,8 @@ BEGIN SELECT RAISE(ABORT, 'entries are append-only'); END;
 CREATE TRIGGER later_batches_are_never_deleted BEFORE DELETE ON later_batches
 BEGIN SELECT RAISE(ABORT, 'entries are append-only'); END;
 
--- Head and lease of each indexed trace.
+-- Head and lease of each indexed trace; the digest that binds its rows in `redispatches`, if it has any; and
+-- the checksum of the row.
 CREATE TABLE traces (
     trace_id             BLOB    NOT NULL PRIMARY KEY,
     plan_id              BLOB    NOT NULL,
@@ -36,7 +37,9 @@ CREATE TABLE traces (
     tool_call_id         BLOB,
     holder               BLOB,
     fence                INTEGER NOT NULL,
-    open                 INTEGER NOT NULL
+    open                 INTEGER NOT NULL,
+    redispatches         BLOB,
+    checksum             INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 
 -- Finds the traces that have not ended: recovery at start, `call list`.
@@ -55,17 +58,22 @@ BEGIN SELECT RAISE(ABORT, 'idempotency records are kept'); END;
 CREATE TRIGGER keys_are_never_deleted BEFORE DELETE ON keys
 BEGIN SELECT RAISE(ABORT, 'idempotency records are kept'); END;
 
--- The highest trace number whose rows in `traces` and `keys` are written.
+-- The highest trace number whose rows in `traces` and `keys` are written; how many writes there were,
+-- without those of the batches above that number; the id of the store; and the checksum of the row.
 CREATE TABLE indexed (
-    one  INTEGER NOT NULL PRIMARY KEY CHECK (one = 1),
-    upto INTEGER NOT NULL
+    one      INTEGER NOT NULL PRIMARY KEY CHECK (one = 1),
+    upto     INTEGER NOT NULL,
+    writes   INTEGER NOT NULL,
+    store    INTEGER NOT NULL,
+    checksum INTEGER NOT NULL
 ) STRICT;
-INSERT INTO indexed VALUES (1, 0);
 
+-- States of traces, written to read them faster; the checksum covers the row.
 CREATE TABLE replay_points (
     trace_id        BLOB    NOT NULL,
     sequence_number INTEGER NOT NULL,
     document        BLOB    NOT NULL,
+    checksum        INTEGER NOT NULL,
     PRIMARY KEY (trace_id, sequence_number)
 ) STRICT, WITHOUT ROWID;
 

@@ -67,6 +67,11 @@ pub const GROUPS: &[Group] = &[
         purpose: "random histories, given to the stores in memory and on disk",
         filters: &["package(windlass-store-sqlite) & test(history)"],
     },
+    Group {
+        name: "damage",
+        purpose: "random bits flipped in the database and its write-ahead log",
+        filters: &["package(windlass-store-sqlite) & test(flipped)"],
+    },
 ];
 
 /// The arguments of `soak`.

@@ -17,7 +17,7 @@ pub use runs::{
     StopRuns, Telemetry, Watch,
 };
 pub use seal::{Anchor, Keys, Verify};
-pub use state::{StateCommand, StateRemove, Trust};
+pub use state::{StateCommand, StateRemove, StoreCommand, Trust};
 
 /// The heading of the options that every command has.
 const GLOBAL_OPTIONS: &str = "Global options";
@@ -111,6 +111,13 @@ pub enum Command {
         ~/.local/state/windlass; `windlass doctor` shows that of a project."
     )]
     State(StateCommand),
+    /// Back up the journal.
+    #[command(
+        subcommand,
+        after_help = "Example:\n  windlass store backup journal-monday.db\n\nTo copy `windlass.db` alone is no \
+        backup: recent entries are in the files beside it. docs/guides/recovery.md tells how to restore one."
+    )]
+    Store(StoreCommand),
     /// Run a task through a loop until it ends or waits for a decision.
     #[command(
         after_help = "Examples:\n  windlass run \"fix the rounding in src/price.rs\"\n  windlass \

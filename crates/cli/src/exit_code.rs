@@ -9,6 +9,7 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::StateSequenceGap
         | Code::StateChecksumMismatch
         | Code::StoreCorrupt
+        | Code::StoreTruncated
         | Code::BlobCorrupt
         | Code::BundleInvalid
         | Code::AnchorInvalid
@@ -111,6 +112,7 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::StoreReadOnly
         | Code::StoreFull
         | Code::StoreTooNew
+        | Code::StoreDisplaced
         | Code::RunEnded
         | Code::RunNotOnHold
         | Code::CheckpointUnavailable

@@ -181,11 +181,13 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
     Some(match code {
         Code::StateInvalidTransition | Code::StateSequenceGap | Code::StateChecksumMismatch => {
             "the trace is left unchanged and other traces still work; `windlass verify` lists every \
-             corrupt trace; restore the journal, `windlass.db` in the state folder, from a backup to get its last good state"
+             corrupt trace; restore the journal from a backup that `windlass store backup` made to get its last \
+             good state"
         }
         Code::StateRecoveryFailed => "`windlass call show ID` shows what is recorded",
         Code::StateLockAcquireFailed => {
-            "another live process is using it; wait for that process to end, then try again"
+            "another live process is using it, or its lock file was removed; wait for that process to end, then try \
+             again"
         }
         Code::StateConcurrentExecution => {
             "another process took over the trace; `windlass call show ID` shows its state"
@@ -371,7 +373,15 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
         Code::StoreFull => "free some space, then run `windlass recover`",
         Code::StoreTooNew => "use the Windlass version that wrote the store, or a newer one",
         Code::StoreCorrupt => {
-            "restore the journal, `windlass.db` in the state folder, from a backup"
+            "restore the journal, `windlass.db` in the state folder, from a backup that `windlass store backup` made"
+        }
+        Code::StoreTruncated => {
+            "restore the journal from a backup that `windlass store backup` made, or put the missing \
+             `windlass.db-wal` back; only if you accept that the missing calls may run again, remove \
+             `windlass.db.head` in the state folder"
+        }
+        Code::StoreDisplaced => {
+            "nothing was recorded; put the file back if you have it, then run `windlass verify` and `windlass recover`"
         }
         Code::StoreUnavailable => {
             "check that the disk has free space and the folder is writable, then run `windlass doctor`"

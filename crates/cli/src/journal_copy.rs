@@ -24,7 +24,7 @@ pub struct JournalCopy {
 }
 
 impl JournalCopy {
-    /// Copies a journal with its write-ahead log, and opens the copy.
+    /// Copies a journal with its write-ahead log and head file, and opens the copy.
     pub fn new(journal: &Path, settings: Settings) -> Result<Self, Failure> {
         let folder = TempDir::with_prefix("windlass-journal-").map_err(|error| {
             let message = format!("a copy of the journal cannot be made: {error}");
@@ -38,6 +38,10 @@ impl JournalCopy {
             copy_file(journal, &copy)?;
             if log.exists() {
                 copy_file(&log, &beside(&copy, "-wal"))?;
+            }
+            let head = beside(journal, ".head");
+            if head.exists() {
+                copy_file(&head, &beside(&copy, ".head"))?;
             }
             if stamps() == before {
                 let store = SqliteStore::open(&copy, settings)?;

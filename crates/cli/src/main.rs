@@ -96,6 +96,7 @@ fn run(cli: &Cli, output: &Output) -> CommandResult {
         Command::Init(options) => commands::init::run(cli.project.as_deref(), options, output),
         Command::Trust(options) => commands::trust::run(&find()?, options, output),
         Command::State(command) => commands::state::run(cli.project.as_deref(), command, output),
+        Command::Store(command) => commands::store::run(cli.project.as_deref(), command, output),
         Command::Run(options) => commands::run::run(&find()?, options, output),
         Command::Resume(options) => commands::run::resume(&find()?, options, output),
         Command::Status(options) => commands::status::run(&find()?, options, output),

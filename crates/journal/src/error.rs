@@ -128,6 +128,8 @@ impl From<StoreError> for JournalError {
             | StoreError::Full { .. }
             | StoreError::TooNew { .. }
             | StoreError::Corrupt { .. }
+            | StoreError::Truncated { .. }
+            | StoreError::Displaced { .. }
             | StoreError::NotFound { .. }) => Self::Store(other),
         }
     }

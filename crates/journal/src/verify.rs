@@ -34,6 +34,8 @@ pub struct StoreReport {
     pub broken: u64,
     /// The first error of each, up to a thousand traces.
     pub problems: Vec<Problem>,
+    /// What is wrong with the store itself.
+    pub damage: Vec<String>,
     /// The valid signatures of people: of each key and name the first and the last.
     #[serde(skip)]
     pub signatures: Vec<(Signature, Signature)>,
@@ -49,6 +51,14 @@ pub struct Problem {
     pub finding: ChainReport,
     /// In words.
     pub message: String,
+}
+
+impl StoreReport {
+    /// Whether nothing is wrong.
+    #[must_use]
+    pub const fn is_intact(&self) -> bool {
+        self.broken == 0 && self.damage.is_empty()
+    }
 }
 
 /// Verifies everything in a store, and calls `progress` with the number of entries now and then.
@@ -69,8 +79,14 @@ pub fn verify_store(
         holds: Vec::new(),
         progress,
     };
-    store.scan(&mut verifier)?;
+    let mut damage = store.check()?;
+    match store.scan(&mut verifier) {
+        // What a damaged store cannot show is part of the damage.
+        Err(StoreError::Corrupt { reason }) if !damage.is_empty() => damage.push(reason),
+        scanned => scanned?,
+    }
     verifier.finish();
+    verifier.report.damage = damage;
     let Verifier { mut report, open, granted, key_mismatches, holds, .. } = verifier;
     let mut last: Option<Grant> = None;
     for (head, used, request_digest) in granted {
@@ -136,6 +152,8 @@ pub fn verify_trace(store: &dyn Store, trace_id: TraceId) -> Result<TraceReport,
         let grant = read_grant(store, used.grant);
         error = verify_use(grant.as_ref(), verifier.head(), used, request_digest);
     }
+    // They are bound by the row of the trace.
+    store.list_redispatches(trace_id)?;
     let mut head = *verifier.head();
     if let (None, Some(hold)) = (&error, verifier.hold()) {
         error = verify_hold(store, &head, hold)?;

@@ -244,6 +244,10 @@ codes! {
     StoreTooNew = "STORE_TOO_NEW",
     /// The file of the store is corrupt or is not a store.
     StoreCorrupt = "STORE_CORRUPT",
+    /// Writes that the journal reported as durable are missing.
+    StoreTruncated = "STORE_TRUNCATED",
+    /// A file of the journal was removed or replaced while it was in use.
+    StoreDisplaced = "STORE_DISPLACED",
     /// A file cannot be read or written.
     FileUnreadable = "FILE_UNREADABLE",
 

@@ -31,7 +31,7 @@ pub fn append(
         if let Some(damage) = &trace.damage {
             return Ok(Err(AppendError::Chain { trace_id, source: damage.clone() }));
         }
-        (Some(TraceRow { state: trace.state, number }), false)
+        (Some(TraceRow::new(trace.state, number)), false)
     } else {
         let indexed = trace_rows::load(connection, trace_id)?;
         (indexed, indexed.is_some())
@@ -60,12 +60,14 @@ pub fn append(
     };
     let id = number.entry_id(batch.first)?;
     execute(connection, "insert entries", sql, params![id, batch.bytes])?;
-    let row = TraceRow { state, number };
+    let redispatches = current.and_then(|row| row.redispatches);
+    let row = TraceRow { state, number, redispatches };
     if is_indexed {
         trace_rows::update(connection, &row)?;
         if let Some(hash) = batch.key {
             keys::insert(connection, hash, number)?;
         }
+        transaction.unindexed().record_write(connection)?;
         return Ok(Ok(state));
     }
     let last = append.entries.last();
@@ -92,8 +94,8 @@ mod tests {
     #[test]
     fn appends_of_one_group_see_each_other() {
         let connection = Connection::open_in_memory().unwrap();
-        connection.execute_batch(crate::SCHEMA).unwrap();
-        let writer = WriteConnection::new(connection, Settings::default()).unwrap();
+        crate::open::create(&connection).unwrap();
+        let mut writer = WriteConnection::new(connection, Settings::default(), None).unwrap();
         let me = HolderId(Uuid7::from_parts(1, [7; 10]));
         let make = Fixture::new();
         let [one, two, three] = [(); 3].map(|()| make.call(Ending::Completed));

@@ -5,6 +5,9 @@
 //! entry does not have the field, 1 if the field equals that of the entry before in the same batch, else
 //! the field's length plus 2. `Previous` is compared with the `Digest` of the entry before. Ids and
 //! digests are binary, times are eight bytes, big-endian, `Released` is one byte, and the rest is text.
+//!
+//! The digest of an entry does not cover the fields of the store's own, from `Plan` to `ReservedCall`. They
+//! and the entry's digest are covered by `Checksum`: an entry whose checksum is wrong cannot be read.
 
 use windlass_kernel::{
     ArtifactId, ChainError, Digest, Entry, HolderId, PlanId, ReservedKey, SCHEMA_VERSION, State,
@@ -12,6 +15,7 @@ use windlass_kernel::{
 };
 use windlass_store::{After, Append, Claim, NewEntry, Reservation};
 
+use crate::progress::checksum;
 use crate::types::{KeyHash, TraceNumber, Unreadable};
 
 /// The fields of an entry. Those from [`Field::Plan`] to [`Field::ReservedCall`] are not part of the
@@ -47,6 +51,8 @@ pub enum Field {
     ReservedKey,
     /// The call that the key is bound to, if it is not [`Field::Call`].
     ReservedCall,
+    /// The checksum of the fields from [`Field::Digest`] to [`Field::ReservedCall`].
+    Checksum,
     /// The canonical bytes of the artifact.
     Body,
 }
@@ -72,6 +78,18 @@ impl<'a> EntryFields<'a> {
         if let Some(place) = self.0.get_mut(field as usize) {
             *place = Some(bytes);
         }
+    }
+
+    /// The checksum of the fields that no digest covers, and of the entry's digest.
+    fn checksum(&self) -> [u8; 8] {
+        let covered = self.0.get(Field::Digest as usize..Field::Checksum as usize);
+        let mut bytes = Vec::with_capacity(256);
+        for field in covered.unwrap_or_default() {
+            bytes.push(u8::from(field.is_some()));
+            bytes.extend_from_slice(&(field.map_or(0, <[u8]>::len) as u64).to_be_bytes());
+            bytes.extend_from_slice(field.unwrap_or_default());
+        }
+        checksum(&bytes).to_be_bytes()
     }
 
     fn text(&self, field: Field) -> Option<&'a str> {
@@ -258,7 +276,8 @@ fn decode<'a>(mut bytes: &'a [u8], before: Option<&EntryFields<'a>>) -> Option<E
             }
         };
     }
-    bytes.is_empty().then_some(fields)
+    let intact = fields.get(Field::Checksum) == Some(&fields.checksum());
+    (bytes.is_empty() && intact).then_some(fields)
 }
 
 fn decode_tag(bytes: &mut &[u8]) -> Option<usize> {
@@ -275,7 +294,10 @@ fn decode_tag(bytes: &mut &[u8]) -> Option<usize> {
 }
 
 /// Encodes an entry at the end of a batch.
-fn encode(batch: &mut Vec<u8>, fields: &EntryFields<'_>, before: Option<&EntryFields<'_>>) {
+fn encode(batch: &mut Vec<u8>, fields: EntryFields<'_>, before: Option<&EntryFields<'_>>) {
+    let checksum = fields.checksum();
+    let mut fields: EntryFields<'_> = fields;
+    fields.set(Field::Checksum, &checksum);
     let start = batch.len();
     batch.extend_from_slice(&[0; size_of::<u32>()]);
     for (at, field) in fields.0.iter().enumerate() {
@@ -348,7 +370,7 @@ impl EntryBatch {
             if let Some(key) = reservation.filter(|_| carrier == Some(place)) {
                 set_reservation(&mut fields, new, key);
             }
-            encode(&mut bytes, &fields, before.as_ref());
+            encode(&mut bytes, fields, before.as_ref());
             before = Some(fields);
         }
         let first = entries.first().map_or(0, |new| new.entry.sequence_number);
@@ -405,7 +427,7 @@ mod tests {
 
     const ID: i64 = (7 << 24) + 3;
     /// The length of the second entry.
-    const SECOND: usize = 31;
+    const SECOND: usize = 40;
 
     /// Two entries; the second one refers to the first where it can.
     fn batch() -> Vec<u8> {
@@ -421,8 +443,8 @@ mod tests {
         second.set(Field::Digest, b"other");
         second.set(Field::Body, b"{}");
         let mut batch = Vec::new();
-        encode(&mut batch, &first, None);
-        encode(&mut batch, &second, Some(&first));
+        encode(&mut batch, first, None);
+        encode(&mut batch, second, Some(&first));
         batch
     }
 
@@ -450,12 +472,15 @@ mod tests {
     fn the_encoding_is_pinned() {
         let batch = batch();
         let (first, second) = batch.split_at(batch.len() - SECOND);
-        let head = [&[0x4c, 0x01, 0, 0][..], &[7], b"trace", &[0; 8], &[2, 8], b"digest", &[0; 8]];
-        assert_eq!(first[..head.concat().len()], head.concat());
-        assert_eq!(first[head.concat().len()..][..2], [0xae, 0x02]);
-        let tail =
-            [&[27, 0, 0, 0][..], &[1, 1], &[0; 8], &[7], b"other", &[0; 8], &[4], b"{}"].concat();
-        assert_eq!(second, tail);
+        let sum = |digest: &[u8]| {
+            let length = (digest.len() as u64).to_be_bytes();
+            checksum(&[&[1][..], &length, digest, &[0; 8 * 9]].concat()).to_be_bytes()
+        };
+        let head = [&[0x55, 0x01, 0, 0][..], &[7], b"trace", &[0; 8], &[2, 8], b"digest", &[0; 8]];
+        let head = [&head.concat()[..], &[10], &sum(b"digest"), &[0xae, 0x02]].concat();
+        assert_eq!(first[..head.len()], head);
+        let tail = [&[36, 0, 0, 0][..], &[1, 1], &[0; 8], &[7], b"other", &[0; 8]].concat();
+        assert_eq!(second, [&tail[..], &[10], &sum(b"other"), &[4], b"{}"].concat());
     }
 
     /// Decoding ends whatever the bytes are, and reports bytes that are missing or added.

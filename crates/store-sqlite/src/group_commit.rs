@@ -13,7 +13,7 @@ use windlass_store::StoreError;
 use crate::open::Settings;
 use crate::types::lock;
 use crate::unindexed::UnindexedTraces;
-use crate::write_connection::{WriteConnection, WriteTransaction};
+use crate::write_connection::{Disk, WriteConnection, WriteTransaction};
 
 /// How many groups a leader commits for others.
 const GROUPS_MAX: usize = 16;
@@ -74,8 +74,12 @@ pub struct GroupCommit {
 }
 
 impl GroupCommit {
-    pub fn new(connection: Connection, settings: Settings) -> Result<Self, StoreError> {
-        let connection = Mutex::new(WriteConnection::new(connection, settings)?);
+    pub fn new(
+        connection: Connection,
+        settings: Settings,
+        disk: Option<Disk>,
+    ) -> Result<Self, StoreError> {
+        let connection = Mutex::new(WriteConnection::new(connection, settings, disk)?);
         Ok(Self { queue: Mutex::default(), connection })
     }
 
@@ -187,9 +191,9 @@ mod tests {
     #[test]
     fn work_that_panics_fails_alone_and_nobody_waits_forever() {
         let connection = Connection::open_in_memory().unwrap();
-        connection.execute_batch(crate::SCHEMA).unwrap();
+        crate::open::create(&connection).unwrap();
         connection.execute_batch("CREATE TABLE log (id INTEGER PRIMARY KEY)").unwrap();
-        let writer = GroupCommit::new(connection, Settings::default()).unwrap();
+        let writer = GroupCommit::new(connection, Settings::default(), None).unwrap();
         let results: Vec<bool> = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..32)
                 .map(|number| {

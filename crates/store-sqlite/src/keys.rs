@@ -114,7 +114,7 @@ mod tests {
     #[test]
     fn keys_with_one_hash_are_told_apart_and_a_lost_record_is_an_error() {
         let connection = Connection::open_in_memory().unwrap();
-        connection.execute_batch(crate::SCHEMA).unwrap();
+        crate::open::create(&connection).unwrap();
         let call = Fixture::new().call(Ending::Completed);
         let append = Append { key: call.reserve(), ..call.create(3, After::Keep) };
         let batch = EntryBatch::new(&append, HolderId(Uuid7::from_parts(1, [7; 10])));

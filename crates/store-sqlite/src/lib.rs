@@ -19,9 +19,9 @@
 //! **A row.** One append is one row, an entry batch: its entries one after the other, each with the
 //! canonical bytes of its artifact (`entry_batch`). The id of the row is that of its first entry,
 //! `trace_number << 24 | sequence_number`. The store numbers traces in the order in which they are created.
-//! Beside the fields of the entry, which its digest covers, a batch has fields that no digest covers: plan
-//! and holder with the first entry of a trace, a mark where an append released the lease, and the
-//! reservation of an idempotency key with the entry that reserves it.
+//! Beside the fields of the entry, which its digest covers, a batch has fields that no digest covers, but a
+//! checksum: plan and holder with the first entry of a trace, a mark where an append released the lease, and
+//! the reservation of an idempotency key with the entry that reserves it.
 //!
 //! **From appended to indexed.** A new trace is *unindexed*: its entries are durable, its state follows
 //! from them (`replay`), and the writer has it in memory (`unindexed`). To *index* a trace is to write its
@@ -37,27 +37,46 @@
 //! read. The writer begins each transaction with `PRAGMA data_version` and reads the unindexed traces again
 //! if another process has written.
 //!
+//! **The head file.** Every write adds one to the position of the store (`progress`), which is written to a
+//! file beside the database after each commit, without a sync (`head_file`). A database that is behind that
+//! file has lost commits and is refused. After a power failure the file can be older than the database, torn,
+//! empty or missing, and then says less or nothing; it is never ahead, because a commit is synced
+//! (`synchronous = FULL`) before its position is written, and the one commit that is not synced, the index
+//! that `close` writes, does not change the position.
+//!
+//! **Damage.** A row that cannot be trusted is an error for every reader: rows of `traces`, `indexed` and
+//! `replay_points` and the fields beside entries have checksums, dispatches are bound by a digest in the row
+//! of their trace, and keys are looked up in the entries. `audit` and `key_audit` find the rest.
+//!
 //! **Invariants.**
 //! - Rows of entries, keys and dispatches are inserted and never changed; triggers refuse the rest.
 //! - What the store reports as done is durable; what it refuses has left nothing.
 //! - Trace numbers only grow. Up to `indexed.upto` every trace has its rows; above it, none has to.
 //! - An unindexed trace has its first holder and fence 1: whoever takes it over indexes it first.
 //! - `traces` has the head of a trace apart from its entries, so that a cut-off end shows. An unindexed
-//!   trace has no such head: only the process that wrote it would notice. SECURITY.md says what that means.
+//!   trace has no such head: the process that wrote it notices, and later the head file shows it.
+//! - The position never shrinks, and the head file is never ahead of the database.
+//! - Nothing is committed to a file that is not at its path any more (`files`), and no holder is taken for dead
+//!   whose lock file is missing (`liveness`).
 //! - A key is free only if neither `keys` nor an unindexed entry has it. A row in `keys` whose record cannot
 //!   be read is an error, never a free key.
 //! - Whether an id is in use is decided inside the transaction that writes it.
 
 mod append;
+mod audit;
 mod entries;
 mod entry_batch;
+mod files;
 mod group_commit;
+mod head_file;
 mod key_audit;
 mod keys;
 mod listing;
 mod liveness;
 mod lookup;
 mod open;
+mod progress;
+mod redispatches;
 mod replay;
 mod scan;
 mod sql;
@@ -67,5 +86,5 @@ mod types;
 mod unindexed;
 mod write_connection;
 
-pub use open::{FORMAT, SCHEMA, Settings};
+pub use open::{FORMAT, SCHEMA, Settings, seal_copy};
 pub use store::SqliteStore;

@@ -1,10 +1,11 @@
 //! Listing and counting traces, and listing the entries of one.
 
 use std::cmp::Reverse;
+use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use rusqlite::{Connection, params};
-use windlass_kernel::State;
+use windlass_kernel::{HolderId, State};
 use windlass_store::{Counts, Record, StoreError, TraceFilter, TraceState};
 
 use crate::entries::visit_trace;
@@ -75,6 +76,35 @@ pub fn count(connection: &Connection) -> Result<Counts, StoreError> {
         }
     }
     Ok(counts)
+}
+
+/// The processes that open traces name as their holders.
+pub fn open_holders(connection: &Connection) -> Result<BTreeSet<HolderId>, StoreError> {
+    let mut holders = BTreeSet::new();
+    let sql = format!("SELECT {COLUMNS} FROM traces WHERE open AND holder IS NOT NULL");
+    query_each(connection, "list traces", &sql, [], |row| {
+        holders.extend(trace_rows::read(row)?.state.holder);
+        Ok(ControlFlow::Continue(()))
+    })?;
+    for replayed in replay_unindexed(connection)? {
+        // Which holder a damaged trace had, nobody knows.
+        let trace = replayed.trace.map_err(|_| StoreError::Corrupt {
+            reason: format!("trace number {} is damaged", replayed.number.0),
+        })?;
+        holders.extend(trace.state.holder);
+    }
+    Ok(holders)
+}
+
+/// The rows of all traces that somebody holds.
+pub fn held_rows(connection: &Connection) -> Result<Vec<TraceRow>, StoreError> {
+    let mut rows = Vec::new();
+    let sql = format!("SELECT {COLUMNS} FROM traces WHERE holder IS NOT NULL");
+    query_each(connection, "list traces", &sql, [], |row| {
+        rows.push(trace_rows::read(row)?);
+        Ok(ControlFlow::Continue(()))
+    })?;
+    Ok(rows)
 }
 
 /// Lists the entries of a trace after a sequence number.

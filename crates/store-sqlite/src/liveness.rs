@@ -3,21 +3,39 @@
 //!
 //! The operating system releases the lock when the process dies, however it dies. So the leases of a
 //! dead process are free at once, and those of a live process never are.
+//!
+//! A holder is dead only if its file is there and nobody locks it. If the file is missing, somebody has
+//! removed it, and the process may live. So the file of a dead process stays as long as an open trace names
+//! the process, and a process that ends with a lease leaves its file.
 
-use std::fs::{File, OpenOptions, TryLockError};
+use std::collections::BTreeSet;
+use std::fs::{DirEntry, File, OpenOptions, TryLockError};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use windlass_kernel::{HolderId, Uuid7};
 use windlass_store::StoreError;
 
+use crate::files::KnownFile;
 use crate::sql::Context as _;
+
+/// Whether a holder of leases lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holder {
+    Alive,
+    Dead,
+    /// Its lock file is missing.
+    Unknown,
+}
 
 /// The lock file of this process.
 #[derive(Debug)]
 pub struct Liveness {
     id: HolderId,
     folder: PathBuf,
-    path: PathBuf,
+    file: KnownFile,
+    /// Whether the file stays when this process ends.
+    kept: AtomicBool,
     // Dropping the file releases its lock.
     _lock: File,
 }
@@ -34,17 +52,22 @@ impl Liveness {
             .open(&path)
             .context("create its lock file")?;
         lock.lock().context("lock its lock file")?;
+        let found = lock.metadata().context("look at its lock file")?;
+        let file = KnownFile::new("lock file", path, &found);
         // Another process may have removed it before it was locked; then nobody would see the lock.
-        if !path.exists() {
-            let source = "its lock file was removed while it was being created";
-            return Err(StoreError::Unavailable {
-                operation: "create its lock file",
-                source: source.into(),
-            });
-        }
-        let liveness = Self { id, folder: folder.to_owned(), path, _lock: lock };
-        liveness.remove_stale();
-        Ok(liveness)
+        file.check()?;
+        let kept = AtomicBool::new(false);
+        Ok(Self { id, folder: folder.to_owned(), file, kept, _lock: lock })
+    }
+
+    /// The lock file of this process.
+    pub const fn file(&self) -> &KnownFile {
+        &self.file
+    }
+
+    /// Leaves the file when this process ends: a trace names the process as its holder.
+    pub fn keep(&self) {
+        self.kept.store(true, Ordering::Relaxed);
     }
 
     pub const fn id(&self) -> HolderId {
@@ -52,32 +75,49 @@ impl Liveness {
     }
 
     /// Whether the process that registered as `id` still lives.
-    pub fn is_alive(&self, id: HolderId) -> Result<bool, StoreError> {
+    pub fn holder(&self, id: HolderId) -> Result<Holder, StoreError> {
         if id == self.id {
-            return Ok(true);
+            return Ok(Holder::Alive);
         }
-        is_locked(&lock_path(&self.folder, id))
+        test(&lock_path(&self.folder, id))
     }
 
-    /// Removes the files of dead processes. Their ids are never used again.
-    fn remove_stale(&self) {
-        for file in std::fs::read_dir(&self.folder).into_iter().flatten().flatten() {
-            let path = file.path();
+    /// Removes the files of dead processes that no open trace names. Their ids are never used again.
+    pub fn remove_stale(&self, named: impl FnOnce() -> Result<BTreeSet<HolderId>, StoreError>) {
+        let files = std::fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let is_stale = |file: &DirEntry| {
             let young = file
                 .metadata()
                 .and_then(|meta| meta.modified())
                 .is_ok_and(|at| at.elapsed().is_ok_and(|age| age.as_secs() < 60));
             // A young file may not be locked yet.
-            if !young && matches!(is_locked(&path), Ok(false)) {
-                drop(std::fs::remove_file(&path));
-            }
+            !young && matches!(test(&file.path()), Ok(Holder::Dead))
+        };
+        let stale: Vec<PathBuf> = files.filter(is_stale).map(|file| file.path()).collect();
+        if stale.is_empty() {
+            return;
+        }
+        let Ok(named) = named() else { return };
+        let named: BTreeSet<PathBuf> =
+            named.into_iter().map(|id| lock_path(&self.folder, id)).collect();
+        for path in stale.iter().filter(|path| !named.contains(*path)) {
+            drop(std::fs::remove_file(path));
         }
     }
 }
 
 impl Drop for Liveness {
     fn drop(&mut self) {
-        drop(std::fs::remove_file(&self.path));
+        let path = self.file.path();
+        if !self.kept.load(Ordering::Relaxed) {
+            if self.file.is_there() {
+                drop(std::fs::remove_file(path));
+            }
+        } else if !self.file.is_there() {
+            // It was removed. This process ends now: a file without a lock says so.
+            drop(std::fs::create_dir_all(&self.folder));
+            drop(OpenOptions::new().write(true).create_new(true).open(path));
+        }
     }
 }
 
@@ -85,16 +125,16 @@ fn lock_path(folder: &Path, id: HolderId) -> PathBuf {
     folder.join(format!("{id}.lock"))
 }
 
-fn is_locked(path: &Path) -> Result<bool, StoreError> {
+fn test(path: &Path) -> Result<Holder, StoreError> {
     let file = match File::open(path) {
         Ok(file) => file,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(false),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Holder::Unknown),
         Err(error) => return Err(error).context("open a holder's lock file"),
     };
     // Shared, so that two processes that test at once do not see each other's lock.
     match file.try_lock_shared() {
-        Ok(()) => Ok(false),
-        Err(TryLockError::WouldBlock) => Ok(true),
+        Ok(()) => Ok(Holder::Dead),
+        Err(TryLockError::WouldBlock) => Ok(Holder::Alive),
         Err(TryLockError::Error(error)) => Err(error).context("test a holder's lock file"),
     }
 }

@@ -9,6 +9,9 @@ use rustix::fs::Access;
 use rustix::io::Errno;
 use windlass_store::StoreError;
 
+use crate::files::{DatabaseFiles, KnownFile};
+use crate::head_file::{self, Head, HeadFile};
+use crate::progress::Progress;
 use crate::sql::Context as _;
 
 /// The schema of a database. It sets the application id and the format as well.
@@ -46,8 +49,20 @@ impl Default for Settings {
 /// The shortest file that can be a database: one page of the smallest size.
 const DATABASE_BYTES_MIN: u64 = 512;
 
-/// Opens a database, or creates one where there is none.
-pub fn open(path: &Path, settings: Settings) -> Result<Connection, StoreError> {
+/// An open database.
+pub struct Opened {
+    pub connection: Connection,
+    pub head: HeadFile,
+    /// The length of its write-ahead log, in pages.
+    pub wal_pages: u32,
+    pub files: DatabaseFiles,
+}
+
+/// Opens a database and its head file, or creates them where there is no database.
+pub fn open(path: &Path, settings: Settings) -> Result<Opened, StoreError> {
+    // Before the database: what others commit meanwhile is in the database, and not in what was read.
+    let head_path = head_file::path_of(path);
+    let head = head_file::read(&head_path)?;
     // SQLite treats a file that is too short as an empty one, and would overwrite it.
     let bytes = std::fs::metadata(path).map_or(0, |meta| meta.len());
     if path.is_file() && (1..DATABASE_BYTES_MIN).contains(&bytes) {
@@ -58,7 +73,49 @@ pub fn open(path: &Path, settings: Settings) -> Result<Connection, StoreError> {
     if is_write_protected(path) {
         return Err(StoreError::ReadOnly { operation: "open its file" });
     }
-    open_database(path, settings).map_err(|error| explain(path, error))
+    if let (0, Some(head)) = (bytes, &head) {
+        return Err(truncated(head, 0));
+    }
+    let before = KnownFile::at("database", path.to_owned()).ok();
+    let connection = open_database(path, settings).map_err(|error| explain(path, error))?;
+    let present = check_position(&connection, head)?;
+    let files = DatabaseFiles::new(path, before)?;
+    let file = HeadFile::open(&head_path, head, present)?;
+    if head.is_some_and(|head| head.wal_pages >= settings.wal_pages) {
+        fold(&connection);
+    }
+    Ok(Opened { connection, head: file, wal_pages: present.wal_pages, files })
+}
+
+/// Compares the position of a store with that of its head file.
+fn check_position(connection: &Connection, head: Option<Head>) -> Result<Head, StoreError> {
+    let snapshot = connection.unchecked_transaction().context("read its position")?;
+    let progress = Progress::load(&snapshot)?;
+    let position = progress.position(&snapshot)?;
+    snapshot.commit().context("read its position")?;
+    match head {
+        Some(head) if head.store != progress.store => {
+            let reason = "its head file belongs to another journal".to_owned();
+            Err(StoreError::Truncated { reason })
+        }
+        Some(head) if head.position > position => Err(truncated(&head, position)),
+        head => {
+            let wal_pages = head.map_or(0, |head| head.wal_pages);
+            Ok(Head { position, wal_pages, store: progress.store })
+        }
+    }
+}
+
+fn truncated(head: &Head, found: i64) -> StoreError {
+    let lost = head.position.saturating_sub(found);
+    let reason = format!("{lost} of {} writes are missing", head.position);
+    StoreError::Truncated { reason }
+}
+
+/// Checkpoints a write-ahead log that earlier processes left long. If that fails, the log stays as it is.
+fn fold(connection: &Connection) {
+    let folded = connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()));
+    drop(folded);
 }
 
 /// Finds the cause if a file cannot be opened: SQLite has one code for all causes.
@@ -85,7 +142,7 @@ fn is_write_protected(path: &Path) -> bool {
 }
 
 fn open_database(path: &Path, settings: Settings) -> Result<Connection, StoreError> {
-    let mut connection = connect(path, settings)?;
+    let mut connection = connect(path, settings, Missing::IsCreated)?;
     // In one transaction: another process may create the schema between two queries.
     let snapshot = connection.transaction().context("read its format")?;
     let format = check_format(&snapshot)?;
@@ -118,11 +175,24 @@ fn switch_to_wal(connection: &Connection, settings: Settings) -> rusqlite::Resul
     }
 }
 
-/// Opens one more connection to a database that [`open`] has checked.
-pub fn connect(path: &Path, settings: Settings) -> Result<Connection, StoreError> {
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
-        | OpenFlags::SQLITE_OPEN_CREATE
-        | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+/// What happens if there is no file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    IsCreated,
+    Fails,
+}
+
+/// Opens a connection to a database.
+pub fn connect(
+    path: &Path,
+    settings: Settings,
+    missing: Missing,
+) -> Result<Connection, StoreError> {
+    let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    match missing {
+        Missing::IsCreated => flags |= OpenFlags::SQLITE_OPEN_CREATE,
+        Missing::Fails => {}
+    }
     let connection = Connection::open_with_flags(path, flags).context("open its file")?;
     connection.busy_timeout(settings.busy_timeout).context("set its time-out")?;
     // A process that lives for one call must not pay for a checkpoint.
@@ -175,6 +245,24 @@ fn check_format(connection: &Connection) -> Result<Format, StoreError> {
     Ok(Format::Current)
 }
 
+/// Makes a copy that is not in use one file that is durable: without a write-ahead log beside it.
+///
+/// # Errors
+/// [`StoreError`].
+pub fn seal_copy(path: &Path) -> Result<(), StoreError> {
+    let operation = "finish a copy of it";
+    let connection = connect(path, Settings::default(), Missing::Fails)?;
+    let mode: String = connection
+        .query_row("PRAGMA journal_mode = DELETE", [], |row| row.get(0))
+        .context(operation)?;
+    connection.close().map_err(|(_, error)| error).context(operation)?;
+    if mode != "delete" {
+        let source = format!("its journal mode stays `{mode}`").into();
+        return Err(StoreError::Unavailable { operation, source });
+    }
+    std::fs::File::open(path).and_then(|file| file.sync_all()).context(operation)
+}
+
 /// Creates the schema in an empty database.
 fn create_schema(connection: &mut Connection) -> Result<(), StoreError> {
     let operation = "create its schema";
@@ -182,9 +270,17 @@ fn create_schema(connection: &mut Connection) -> Result<(), StoreError> {
         connection.transaction_with_behavior(TransactionBehavior::Immediate).context(operation)?;
     // Another process may have been faster.
     if check_format(&transaction)? == Format::Empty {
-        transaction.execute_batch(SCHEMA).context(operation)?;
+        create(&transaction)?;
     }
     transaction.commit().context(operation)
+}
+
+/// Creates the schema, and the id of the store.
+pub fn create(connection: &Connection) -> Result<(), StoreError> {
+    connection.execute_batch(SCHEMA).context("create its schema")?;
+    let random = uuid::Uuid::now_v7();
+    let (_, id) = random.as_u64_pair();
+    Progress::create(connection, id.cast_signed())
 }
 
 #[cfg(test)]
@@ -197,8 +293,8 @@ mod tests {
         let path = folder.path().join("windlass.db");
         let busy_timeout = Duration::from_millis(1_234);
         let settings = Settings { busy_timeout, ..Settings::default() };
-        let writing = open(&path, settings).unwrap();
-        let reading = connect(&path, settings).unwrap();
+        let writing = open(&path, settings).unwrap().connection;
+        let reading = connect(&path, settings, Missing::Fails).unwrap();
         for connection in [writing, reading] {
             let text = |name: &str| -> String {
                 let sql = format!("SELECT CAST({name} AS TEXT) FROM pragma_{name}");

@@ -8,7 +8,7 @@ use windlass_store::{StoreError, TraceState};
 
 use crate::entries::visit_traces;
 use crate::entry_batch::{Field, StoredEntry, unreadable};
-use crate::sql::query_value;
+use crate::progress::Progress;
 use crate::types::{KeyHash, TraceNumber, TraceRow, is_open};
 
 /// The fence of an unindexed trace: it is indexed before anybody takes it over.
@@ -49,7 +49,7 @@ impl ReplayedTrace {
     /// The trace as its row will say.
     pub fn row(&self, trace_id: TraceId) -> Result<TraceRow, StoreError> {
         match &self.trace {
-            Ok(trace) => Ok(TraceRow { state: trace.state, number: self.number }),
+            Ok(trace) => Ok(TraceRow::new(trace.state, self.number)),
             Err(source) => Err(StoreError::CorruptTrace { trace_id, source: source.clone() }),
         }
     }
@@ -57,8 +57,7 @@ impl ReplayedTrace {
 
 /// The highest indexed trace number.
 pub fn indexed_upto(connection: &Connection) -> Result<TraceNumber, StoreError> {
-    let sql = "SELECT upto FROM indexed";
-    query_value(connection, "read which traces are indexed", sql, []).map(TraceNumber)
+    Ok(Progress::load(connection)?.upto)
 }
 
 /// Replays all unindexed traces, in the order of their numbers.

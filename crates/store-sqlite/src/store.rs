@@ -1,27 +1,27 @@
 //! The store: the contract, implemented with SQLite.
 
 use std::collections::BTreeSet;
-use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use rusqlite::{Connection, params};
+use rusqlite::Connection;
 use windlass_kernel::artifact::Redispatch;
-use windlass_kernel::{HolderId, ReplayPoint, TraceId, canon};
+use windlass_kernel::{HolderId, ReplayPoint, TraceId};
 use windlass_store::{
     AcquireError, After, Append, AppendError, Appended, Claim, Counts, IdempotencyRecord,
     KeyAction, Lease, Record, Slot, Store, StoreError, TraceFilter, TraceState, Visitor, rules,
 };
 
 use crate::entry_batch::EntryBatch;
+use crate::files::DatabaseFiles;
 use crate::group_commit::GroupCommit;
-use crate::liveness::Liveness;
-use crate::open::{self, Settings};
-use crate::sql::{Context as _, execute, query_each, query_first, query_value};
-use crate::types::{KeyHash, TraceRow, lock};
+use crate::liveness::{Holder, Liveness};
+use crate::open::{self, Missing, Opened, Settings};
+use crate::sql::execute;
+use crate::types::{KeyHash, TraceRow, is_open, lock};
 use crate::unindexed::UnindexedTraces;
-use crate::write_connection::WriteTransaction;
-use crate::{append, listing, lookup, scan, trace_rows};
+use crate::write_connection::{Disk, WriteTransaction};
+use crate::{append, audit, listing, lookup, redispatches, scan, trace_rows};
 
 /// A store in one SQLite file.
 pub struct SqliteStore {
@@ -31,6 +31,7 @@ pub struct SqliteStore {
     /// Connections for reading that nobody uses at the moment.
     readers: Mutex<Vec<Connection>>,
     unindexed: Arc<Mutex<UnindexedTraces>>,
+    files: DatabaseFiles,
     liveness: Liveness,
     held: HeldLeases,
 }
@@ -49,6 +50,10 @@ impl HeldLeases {
         lock(&self.0).remove(&(trace_id, fence));
     }
 
+    fn is_empty(&self) -> bool {
+        lock(&self.0).is_empty()
+    }
+
     fn contains(&self, state: &TraceState) -> bool {
         lock(&self.0).contains(&(state.head.trace_id, state.fence))
     }
@@ -60,17 +65,20 @@ impl SqliteStore {
     /// # Errors
     /// [`StoreError`] if the file cannot be opened, is not a store, or has another format.
     pub fn open(path: &Path, settings: Settings) -> Result<Self, StoreError> {
-        let connection = open::open(path, settings)?;
+        let Opened { connection, head, wal_pages, files } = open::open(path, settings)?;
         let mut locks = path.as_os_str().to_owned();
         locks.push(".locks");
         let liveness = Liveness::register(Path::new(&locks))?;
-        let writer = GroupCommit::new(connection, settings)?;
+        liveness.remove_stale(|| listing::open_holders(&connection));
+        let disk = Disk { head, wal_pages, files: files.clone(), lock: liveness.file().clone() };
+        let writer = GroupCommit::new(connection, settings, Some(disk))?;
         Ok(Self {
             path: path.to_owned(),
             settings,
             unindexed: writer.unindexed(),
             writer,
             readers: Mutex::default(),
+            files,
             liveness,
             held: HeldLeases::default(),
         })
@@ -82,15 +90,53 @@ impl SqliteStore {
         self.liveness.id()
     }
 
+    /// Releases all leases. A copy of a store has none: their holders use the original.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn void_leases(&self) -> Result<(), StoreError> {
+        self.writer.write(|transaction| {
+            transaction.unindexed().index_all(transaction.connection)?;
+            for mut row in listing::held_rows(transaction.connection)? {
+                row.state.holder = None;
+                trace_rows::update(transaction.connection, &row)?;
+                transaction.record_write()?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Copies all that is committed into a new database at `path`, while others may write.
+    ///
+    /// # Errors
+    /// [`StoreError`]; then there may be an incomplete file.
+    pub fn copy_to(&self, path: &Path) -> Result<(), StoreError> {
+        let operation = "copy its contents";
+        let connection = self.connect()?;
+        let target = path.to_str().ok_or_else(|| StoreError::Unavailable {
+            operation,
+            source: "the path of the copy is not UTF-8".into(),
+        })?;
+        execute(&connection, operation, "VACUUM INTO ?1", [target])
+    }
+
+    /// Opens one more connection to the same file.
+    fn connect(&self) -> Result<Connection, StoreError> {
+        let connection = open::connect(&self.path, self.settings, Missing::Fails)?;
+        self.files.check()?;
+        Ok(connection)
+    }
+
     /// Runs `work` in a snapshot, on a connection of its own.
     fn read<T>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
+        self.files.database.check()?;
         let idle = lock(&self.readers).pop();
         let connection = match idle {
             Some(connection) => connection,
-            None => open::connect(&self.path, self.settings)?,
+            None => self.connect()?,
         };
         execute(&connection, "read", "BEGIN", [])?;
         let result = work(&connection);
@@ -117,6 +163,9 @@ impl SqliteStore {
 impl Drop for SqliteStore {
     fn drop(&mut self) {
         self.writer.close();
+        if !self.held.is_empty() {
+            self.liveness.keep();
+        }
     }
 }
 
@@ -182,17 +231,14 @@ impl Store for SqliteStore {
     fn write_replay_point(&self, lease: &Lease, point: &ReplayPoint) -> Result<(), AppendError> {
         let me = self.holder();
         let (lease, point) = (copy(lease), point.clone());
-        let document = to_document(&point)?;
         self.writer.write(move |transaction| {
             let trace_id = lease.trace_id();
             let current = load_indexed(transaction, trace_id)?.map(|row| row.state);
             if let Err(error) = rules::decide_replay_point(current.as_ref(), &lease, me, &point) {
                 return Ok(Err(error));
             }
-            let number = i64::try_from(point.checkpoint_sequence_number).unwrap_or(i64::MAX);
-            let row = params![trace_id.0.as_bytes(), number, document];
-            let sql = "INSERT OR REPLACE INTO replay_points VALUES (?1, ?2, ?3)";
-            execute(transaction.connection, "write a replay point", sql, row).map(Ok)
+            redispatches::write_replay_point(transaction.connection, trace_id, &point)?;
+            transaction.record_write().map(Ok)
         })?
     }
 
@@ -200,25 +246,16 @@ impl Store for SqliteStore {
         &self,
         trace_id: TraceId,
     ) -> Result<Option<ReplayPoint>, StoreError> {
-        let operation = "read a replay point";
-        let sql = "SELECT document FROM replay_points WHERE trace_id = ?1
-            ORDER BY sequence_number DESC LIMIT 1";
-        self.read(|connection| {
-            query_first(connection, operation, sql, [trace_id.0.as_bytes()], |row| {
-                from_document(&row.get::<_, Vec<u8>>(0).context(operation)?)
-            })
-        })
+        self.read(|connection| redispatches::load_latest_replay_point(connection, trace_id))
     }
 
     fn acquire(&self, trace_id: TraceId) -> Result<Lease, AcquireError> {
         let me = self.holder();
         // Tested before the transaction: a process that is dead stays dead, and a holder that comes
         // later is another one.
-        let seen = self.load_state(trace_id)?.holder;
-        let dead = match seen {
-            Some(holder) if holder != me => !self.liveness.is_alive(holder)?,
-            _ => false,
-        };
+        let state = self.load_state(trace_id)?;
+        let seen = state.holder;
+        let dead = seen.is_some() && !self.is_held(&state)?;
         let held = self.held.clone();
         let fence = self.writer.write(move |transaction| {
             let row = load_indexed(transaction, trace_id)?;
@@ -236,6 +273,7 @@ impl Store for SqliteStore {
             row.state.fence += 1;
             row.state.holder = Some(me);
             trace_rows::update(transaction.connection, &row)?;
+            transaction.record_write()?;
             held.insert(trace_id, row.state.fence);
             Ok(Ok(row.state.fence))
         })??;
@@ -248,11 +286,15 @@ impl Store for SqliteStore {
             self.writer.write(move |transaction| match load_indexed(transaction, trace_id)? {
                 Some(mut row) if rules::holds(&lease, &row.state) => {
                     row.state.holder = None;
-                    trace_rows::update(transaction.connection, &row)
+                    trace_rows::update(transaction.connection, &row)?;
+                    transaction.record_write()
                 }
                 _ => Ok(()),
             });
         self.held.remove(trace_id, fence);
+        if result.is_err() {
+            self.liveness.keep();
+        }
         result
     }
 
@@ -262,39 +304,30 @@ impl Store for SqliteStore {
     }
 
     fn record_redispatch(&self, lease: &Lease, redispatch: &Redispatch) -> Result<(), AppendError> {
-        let operation = "record a dispatch";
         let me = self.holder();
-        let lease = copy(lease);
-        let attempt = redispatch.attempt;
-        let document = to_document(redispatch)?;
+        let (lease, redispatch) = (copy(lease), redispatch.clone());
         self.writer.write(move |transaction| {
             let trace_id = lease.trace_id();
             let connection = transaction.connection;
-            let current = load_indexed(transaction, trace_id)?.map(|row| row.state);
-            let sql = "SELECT count(*) FROM redispatches WHERE trace_id = ?1";
-            let recorded = query_value(connection, operation, sql, [trace_id.0.as_bytes()])?;
+            let row = load_indexed(transaction, trace_id)?;
+            let recorded = redispatches::list(connection, trace_id, row.as_ref())?.len();
+            let recorded = u32::try_from(recorded).unwrap_or(u32::MAX - 2);
+            let (current, attempt) = (row.map(|row| row.state), redispatch.attempt);
             if let Err(error) =
                 rules::decide_redispatch(current.as_ref(), &lease, me, recorded, attempt)
             {
                 return Ok(Err(error));
             }
-            let row = params![trace_id.0.as_bytes(), attempt, document];
-            execute(connection, operation, "INSERT INTO redispatches VALUES (?1, ?2, ?3)", row)
-                .map(Ok)
+            let row = row.ok_or(StoreError::NotFound { trace_id })?;
+            redispatches::record(connection, row, &redispatch)?;
+            transaction.record_write().map(Ok)
         })?
     }
 
     fn list_redispatches(&self, trace_id: TraceId) -> Result<Vec<Redispatch>, StoreError> {
-        let operation = "read a call's dispatches";
-        let sql = "SELECT document FROM redispatches WHERE trace_id = ?1 ORDER BY attempt";
         self.read(|connection| {
-            let mut redispatches = Vec::new();
-            query_each(connection, operation, sql, [trace_id.0.as_bytes()], |row| {
-                let document: Vec<u8> = row.get(0).context(operation)?;
-                redispatches.push(from_document(&document)?);
-                Ok(ControlFlow::Continue(()))
-            })?;
-            Ok(redispatches)
+            let row = trace_rows::load(connection, trace_id)?;
+            redispatches::list(connection, trace_id, row.as_ref())
         })
     }
 
@@ -310,11 +343,20 @@ impl Store for SqliteStore {
         self.read(|connection| scan::scan(connection, visitor))
     }
 
+    fn check(&self) -> Result<Vec<String>, StoreError> {
+        self.read(audit::check)
+    }
+
     fn is_held(&self, state: &TraceState) -> Result<bool, StoreError> {
         match state.holder {
             None => Ok(false),
             Some(holder) if holder == self.holder() => Ok(self.held.contains(state)),
-            Some(holder) => self.liveness.is_alive(holder),
+            Some(holder) => Ok(match self.liveness.holder(holder)? {
+                Holder::Alive => true,
+                Holder::Dead => false,
+                // Nobody can append to a trace that has ended.
+                Holder::Unknown => is_open(state),
+            }),
         }
     }
 }
@@ -331,14 +373,4 @@ fn load_indexed(
 ) -> Result<Option<TraceRow>, StoreError> {
     transaction.index_trace(trace_id)?;
     trace_rows::load(transaction.connection, trace_id)
-}
-
-fn to_document(value: &impl serde::Serialize) -> Result<Vec<u8>, StoreError> {
-    canon::to_bytes(value).map_err(|error| StoreError::Corrupt { reason: error.to_string() })
-}
-
-fn from_document<T: serde::de::DeserializeOwned>(document: &[u8]) -> Result<T, StoreError> {
-    let corrupt = |reason: String| StoreError::Corrupt { reason };
-    let value = canon::parse(document, usize::MAX).map_err(|error| corrupt(error.to_string()))?;
-    serde_json::from_value(value).map_err(|error| corrupt(error.to_string()))
 }

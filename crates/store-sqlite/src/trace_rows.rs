@@ -5,12 +5,13 @@ use rusqlite::{Connection, Row, params};
 use windlass_kernel::{Digest, Head, HolderId, PlanId, State, ToolCallId, TraceId, Uuid7};
 use windlass_store::{StoreError, TraceState};
 
+use crate::progress::checksum;
 use crate::sql::{execute, query_first};
 use crate::types::{TraceNumber, TraceRow, Unreadable, is_open};
 
 /// The columns that [`read`] expects, in their order.
 pub const COLUMNS: &str = "trace_id, plan_id, state, last_sequence_number, last_entry_digest, \
-     tool_call_id, holder, fence, trace_number, open";
+     tool_call_id, holder, fence, trace_number, open, redispatches, checksum";
 
 pub fn read(row: &Row<'_>) -> Result<TraceRow, StoreError> {
     read_columns(row).map_err(|column| StoreError::Corrupt {
@@ -39,8 +40,46 @@ fn read_columns(row: &Row<'_>) -> Result<TraceRow, Unreadable> {
     if column(row, 9)?.as_i64() != Ok(i64::from(is_open(&state))) {
         return Err("open");
     }
-    let number = column(row, 8)?.as_i64().map_err(|_| "trace_number")?;
-    Ok(TraceRow { state, number: TraceNumber(number) })
+    let number = TraceNumber(column(row, 8)?.as_i64().map_err(|_| "trace_number")?);
+    let redispatches = match column(row, 10)? {
+        ValueRef::Null => None,
+        value => {
+            let bytes = value.as_blob().ok().and_then(|bytes| bytes.try_into().ok());
+            Some(bytes.map(Digest::from_bytes).ok_or("redispatches")?)
+        }
+    };
+    let row_read = TraceRow { state, number, redispatches };
+    if column(row, 11)?.as_i64() != Ok(checksum_of(&row_read)) {
+        return Err("checksum");
+    }
+    Ok(row_read)
+}
+
+/// The checksum of a row: of each value its type, its length and its bytes.
+fn checksum_of(row: &TraceRow) -> i64 {
+    let TraceRow { state, number, redispatches } = row;
+    let head = &state.head;
+    let mut all = Vec::with_capacity(320);
+    let mut add = |kind: u8, bytes: Option<&[u8]>| {
+        all.push(if bytes.is_some() { kind } else { 0 });
+        all.extend_from_slice(&(bytes.map_or(0, <[u8]>::len) as u64).to_be_bytes());
+        all.extend_from_slice(bytes.unwrap_or_default());
+    };
+    const NUMBER: u8 = 1;
+    const TEXT: u8 = 2;
+    const BYTES: u8 = 3;
+    add(BYTES, Some(head.trace_id.0.as_bytes()));
+    add(BYTES, Some(state.plan_id.0.as_bytes()));
+    add(NUMBER, Some(&number.0.to_be_bytes()));
+    add(TEXT, Some(head.state.unwrap_or(State::Pending).as_str().as_bytes()));
+    add(NUMBER, Some(&head.sequence_number.to_be_bytes()));
+    add(BYTES, Some(head.entry_digest.as_bytes()));
+    add(BYTES, head.tool_call_id.as_ref().map(|id| &id.0.as_bytes()[..]));
+    add(BYTES, state.holder.as_ref().map(|id| &id.0.as_bytes()[..]));
+    add(NUMBER, Some(&state.fence.to_be_bytes()));
+    add(NUMBER, Some(&u64::from(is_open(state)).to_be_bytes()));
+    add(BYTES, redispatches.as_ref().map(|digest| &digest.as_bytes()[..]));
+    checksum(&all)
 }
 
 fn column<'a>(row: &'a Row<'_>, index: usize) -> Result<ValueRef<'a>, Unreadable> {
@@ -67,7 +106,7 @@ pub fn read_id(row: &Row<'_>) -> Option<TraceId> {
 
 pub fn load(connection: &Connection, trace_id: TraceId) -> Result<Option<TraceRow>, StoreError> {
     let sql = "SELECT trace_id, plan_id, state, last_sequence_number, last_entry_digest,
-            tool_call_id, holder, fence, trace_number, open
+            tool_call_id, holder, fence, trace_number, open, redispatches, checksum
         FROM traces WHERE trace_id = ?1";
     query_first(connection, "read a trace", sql, [trace_id.0.as_bytes()], read)
 }
@@ -75,15 +114,15 @@ pub fn load(connection: &Connection, trace_id: TraceId) -> Result<Option<TraceRo
 /// Inserts the row of a trace; a row that exists already stays as it is.
 pub fn insert(connection: &Connection, row: &TraceRow) -> Result<(), StoreError> {
     let sql = "INSERT INTO traces (trace_id, plan_id, state, last_sequence_number,
-            last_entry_digest, tool_call_id, holder, fence, trace_number, open)
-        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10) ON CONFLICT DO NOTHING";
+            last_entry_digest, tool_call_id, holder, fence, trace_number, open, redispatches, checksum)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12) ON CONFLICT DO NOTHING";
     write(connection, "index a trace", sql, row)
 }
 
 pub fn update(connection: &Connection, row: &TraceRow) -> Result<(), StoreError> {
     let sql = "UPDATE traces SET plan_id = ?2, state = ?3, last_sequence_number = ?4,
             last_entry_digest = ?5, tool_call_id = ?6, holder = ?7, fence = ?8,
-            trace_number = ?9, open = ?10
+            trace_number = ?9, open = ?10, redispatches = ?11, checksum = ?12
         WHERE trace_id = ?1";
     write(connection, "update a trace", sql, row)
 }
@@ -92,8 +131,9 @@ fn write(
     connection: &Connection,
     operation: &'static str,
     sql: &str,
-    TraceRow { state, number }: &TraceRow,
+    row: &TraceRow,
 ) -> Result<(), StoreError> {
+    let TraceRow { state, number, redispatches } = row;
     let head = &state.head;
     let (length, fence) = (signed(head.sequence_number)?, signed(state.fence)?);
     let columns = params![
@@ -107,6 +147,8 @@ fn write(
         fence,
         number.0,
         is_open(state),
+        redispatches.as_ref().map(Digest::as_bytes),
+        checksum_of(row),
     ];
     execute(connection, operation, sql, columns)
 }

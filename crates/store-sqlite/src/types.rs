@@ -14,7 +14,12 @@ pub struct TraceNumber(pub i64);
 
 impl TraceNumber {
     pub const fn next(self) -> Self {
-        Self(self.0 + 1)
+        Self(self.0.saturating_add(1))
+    }
+
+    /// Whether a trace can have this number, or zero.
+    pub const fn is_valid(self) -> bool {
+        self.0 >= 0 && self.0 < 1 << (63 - SEQUENCE_BITS)
     }
 
     /// The smallest row id that belongs to the trace.
@@ -70,6 +75,15 @@ pub fn slot_names(slot: &Slot) -> [&str; 3] {
 pub struct TraceRow {
     pub state: TraceState,
     pub number: TraceNumber,
+    /// The digest that binds the dispatches of the call after its first, if there are any.
+    pub redispatches: Option<Digest>,
+}
+
+impl TraceRow {
+    /// A trace without dispatches after the first.
+    pub const fn new(state: TraceState, number: TraceNumber) -> Self {
+        Self { state, number, redispatches: None }
+    }
 }
 
 pub fn is_open(state: &TraceState) -> bool {

@@ -14,8 +14,9 @@ use rusqlite::Connection;
 use windlass_kernel::{ChainError, Digest, TraceId};
 use windlass_store::{StoreError, fault};
 
-use crate::replay::{ReplayedTrace, UnindexedTrace, indexed_upto, replay_unindexed};
-use crate::sql::{execute, query_value};
+use crate::progress::{Progress, batches_above};
+use crate::replay::{ReplayedTrace, UnindexedTrace, replay_unindexed};
+use crate::sql::query_value;
 use crate::types::{KeyHash, TraceNumber, TraceRow};
 use crate::{keys, trace_rows};
 
@@ -34,6 +35,11 @@ pub struct UnindexedTraces {
     /// SQLite's `data_version` of the state that this was read from; `None` if nothing is known.
     data_version: Option<i64>,
     indexed_upto: TraceNumber,
+    /// The position of the store, after the writes of the open transaction.
+    position: i64,
+    /// How many batches belong to unindexed traces.
+    batches: i64,
+    store: i64,
     last: TraceNumber,
     /// The newest trace with more than [`ENTRIES_MAX`] entries.
     long: Option<TraceNumber>,
@@ -74,19 +80,31 @@ impl UnindexedTraces {
         // After a rollback, the memory says what was not committed.
         let shared = self.data_version.is_some();
         let before = if shared { std::mem::take(&mut self.traces) } else { BTreeMap::new() };
+        let known = if shared { self.position } else { 0 };
         self.read(connection)?;
         self.data_version = Some(version);
+        // A batch that was removed does not take the position back.
+        self.position = self.position.max(known);
         self.restore_truncated(before);
         if shared && self.traces.len() > SHARED_MAX { self.index_all(connection) } else { Ok(()) }
     }
 
     fn read(&mut self, connection: &Connection) -> Result<(), StoreError> {
-        let upto = indexed_upto(connection)?;
+        let Progress { upto, writes, store } = Progress::load(connection)?;
+        let batches = batches_above(connection, upto)?;
         let sql = "SELECT max(ifnull((SELECT max(id) FROM first_batches), 0),
             ifnull((SELECT max(id) FROM later_batches), 0))";
         let last =
             TraceNumber::of_entry(query_value(connection, "read its newest trace", sql, [])?).0;
-        *self = Self { max: self.max, indexed_upto: upto, last: last.max(upto), ..Self::default() };
+        *self = Self {
+            max: self.max,
+            indexed_upto: upto,
+            position: writes.saturating_add(batches),
+            batches,
+            store,
+            last: last.max(upto),
+            ..Self::default()
+        };
         for ReplayedTrace { number, trace, keys, .. } in replay_unindexed(connection)? {
             self.keys.extend(keys.into_iter().map(|hash| (hash, number)));
             if let Ok(trace) = trace {
@@ -148,11 +166,13 @@ impl UnindexedTraces {
     /// Records an append of so many entries to an unindexed trace.
     pub fn record_append(
         &mut self,
-        TraceRow { state, number }: TraceRow,
+        TraceRow { state, number, .. }: TraceRow,
         last_artifact: Digest,
         entries: usize,
     ) {
         self.changed = true;
+        self.position += 1;
+        self.batches += 1;
         if number > self.last {
             self.last = number;
             self.numbers.insert(state.head.trace_id, number);
@@ -205,7 +225,7 @@ impl UnindexedTraces {
         }
         self.changed = true;
         for (number, trace) in self.traces.range(self.indexed_upto.next()..=upto) {
-            trace_rows::insert(connection, &TraceRow { state: trace.state, number: *number })?;
+            trace_rows::insert(connection, &TraceRow::new(trace.state, *number))?;
         }
         fault::point("index.inside");
         // In the order of the table, so that neighbours share pages.
@@ -213,7 +233,25 @@ impl UnindexedTraces {
             keys::insert(connection, *hash, *number)?;
         }
         self.indexed_upto = upto;
-        execute(connection, "index traces", "UPDATE indexed SET upto = ?1", [upto.0])
+        self.batches = if upto == self.last { 0 } else { batches_above(connection, upto)? };
+        self.save(connection)
+    }
+
+    /// Records a write that is not an append to an unindexed trace.
+    pub fn record_write(&mut self, connection: &Connection) -> Result<(), StoreError> {
+        self.changed = true;
+        self.position += 1;
+        self.save(connection)
+    }
+
+    fn save(&self, connection: &Connection) -> Result<(), StoreError> {
+        let (upto, writes) = (self.indexed_upto, self.position - self.batches);
+        Progress { upto, writes, store: self.store }.save(connection)
+    }
+
+    /// The position of the store.
+    pub const fn position(&self) -> i64 {
+        self.position
     }
 
     /// Forgets the indexed traces once the transaction is committed.

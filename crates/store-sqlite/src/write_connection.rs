@@ -10,6 +10,8 @@ use rusqlite::hooks::Wal;
 use windlass_kernel::TraceId;
 use windlass_store::{StoreError, fault};
 
+use crate::files::{DatabaseFiles, KnownFile};
+use crate::head_file::HeadFile;
 use crate::open::Settings;
 use crate::sql::{Context as _, execute, query_first};
 use crate::types::lock;
@@ -33,6 +35,21 @@ impl WriteTransaction<'_> {
     pub fn index_trace(&self, trace_id: TraceId) -> Result<(), StoreError> {
         self.unindexed().index_trace(self.connection, trace_id)
     }
+
+    /// Records a write that is not an append.
+    pub fn record_write(&self) -> Result<(), StoreError> {
+        self.unindexed().record_write(self.connection)
+    }
+}
+
+/// The files beside a connection to a database on disk.
+pub struct Disk {
+    pub head: HeadFile,
+    /// The length of the write-ahead log when the store was opened, in pages.
+    pub wal_pages: u32,
+    pub files: DatabaseFiles,
+    /// The lock file of this process.
+    pub lock: KnownFile,
 }
 
 /// The only connection of this process that writes.
@@ -43,12 +60,18 @@ pub struct WriteConnection {
     wal_pages: Arc<AtomicU32>,
     /// The length from which on it is checkpointed.
     wal_pages_max: u32,
-    /// Its length when the last checkpoint was incomplete.
+    /// Its length when this process began, or when the last checkpoint was incomplete.
     incomplete: Option<u32>,
+    /// `None` for a database in memory.
+    disk: Option<Disk>,
 }
 
 impl WriteConnection {
-    pub fn new(mut connection: Connection, settings: Settings) -> Result<Self, StoreError> {
+    pub fn new(
+        mut connection: Connection,
+        settings: Settings,
+        disk: Option<Disk>,
+    ) -> Result<Self, StoreError> {
         let wal_pages = Arc::new(AtomicU32::new(0));
         let counter = Arc::clone(&wal_pages);
         // Replaces SQLite's own hook, which would checkpoint inside the commit.
@@ -57,12 +80,16 @@ impl WriteConnection {
             Ok(())
         };
         connection.wal_hook(Some(count)).context("watch its log")?;
+        // A process that lives for one call must not pay for the log that others have left: the next one to
+        // open the store checkpoints it.
+        let incomplete = disk.as_ref().map(|disk| disk.wal_pages);
         Ok(Self {
             connection,
             unindexed: Arc::new(Mutex::new(UnindexedTraces::new(settings.unindexed_max))),
             wal_pages,
             wal_pages_max: settings.wal_pages,
-            incomplete: None,
+            incomplete,
+            disk,
         })
     }
 
@@ -72,7 +99,7 @@ impl WriteConnection {
 
     /// Runs `work` in a transaction and commits it; rolls it back if the work fails or panics.
     pub fn commit(
-        &self,
+        &mut self,
         work: impl FnOnce(&WriteTransaction<'_>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         fault::point("append.before");
@@ -84,12 +111,29 @@ impl WriteConnection {
             catch_panic(|| work(&transaction))?;
             transaction.unindexed().index_if_full(&self.connection)?;
             fault::point("append.inside");
+            self.check_files()?;
             execute(&self.connection, "commit", "COMMIT", [])
         };
         let result = perform();
         self.end(result)?;
         fault::point("append.after");
+        self.write_head();
         Ok(())
+    }
+
+    /// Fails if the database, its log or the lock file of this process was removed or replaced.
+    fn check_files(&self) -> Result<(), StoreError> {
+        let Some(disk) = &self.disk else { return Ok(()) };
+        disk.files.check()?;
+        disk.lock.check()
+    }
+
+    /// Writes the position of the store into its head file: all up to there is durable.
+    fn write_head(&mut self) {
+        if let Some(disk) = &mut self.disk {
+            disk.head
+                .write(lock(&self.unindexed).position(), self.wal_pages.load(Ordering::Relaxed));
+        }
     }
 
     /// Makes the memory follow a commit, or rolls back.
@@ -124,9 +168,9 @@ impl WriteConnection {
     }
 
     /// Indexes the unindexed traces, if no other process writes. Without a sync: the index follows from
-    /// the entries, and if it is lost the next process writes it.
+    /// the entries, and if it is lost the next process writes it. It does not change the position of the
+    /// store, which must be durable. A long log is checkpointed when the store is next opened.
     pub fn close(&mut self) {
-        self.checkpoint_wal();
         let Self { connection, unindexed, .. } = self;
         if lock(unindexed).is_empty() {
             return;

@@ -45,6 +45,18 @@ pub enum StoreError {
         /// What is wrong.
         reason: String,
     },
+    /// Writes that were reported as durable are missing.
+    #[error("the journal has lost its end: {reason}")]
+    Truncated {
+        /// What is missing.
+        reason: String,
+    },
+    /// A file of the store is no longer the one at its path.
+    #[error("the journal's {file} was removed or replaced while it was in use")]
+    Displaced {
+        /// The file.
+        file: &'static str,
+    },
     /// The entries of a trace are damaged; other traces are not affected.
     #[error("trace `{trace_id}` is corrupt")]
     CorruptTrace {
@@ -114,6 +126,8 @@ impl StoreError {
             Self::Full { .. } => Code::StoreFull,
             Self::TooNew { .. } => Code::StoreTooNew,
             Self::Corrupt { .. } => Code::StoreCorrupt,
+            Self::Truncated { .. } => Code::StoreTruncated,
+            Self::Displaced { .. } => Code::StoreDisplaced,
             Self::CorruptTrace { source, .. } => source.code(),
             Self::NotFound { .. } => Code::TraceNotFound,
         }

@@ -277,6 +277,10 @@ impl Store for MemoryStore {
         Ok(())
     }
 
+    fn check(&self) -> Result<Vec<String>, StoreError> {
+        Ok(Vec::new())
+    }
+
     fn is_held(&self, state: &TraceState) -> Result<bool, StoreError> {
         Ok(match state.holder {
             None => false,

@@ -102,6 +102,12 @@ pub trait Store: Send + Sync {
     /// [`StoreError`] if the store itself cannot be read.
     fn scan(&self, visitor: &mut dyn Visitor) -> Result<(), StoreError>;
 
+    /// Finds what is wrong with the store itself, which no trace shows; each finding in words.
+    ///
+    /// # Errors
+    /// [`StoreError`] if the store cannot be read.
+    fn check(&self) -> Result<Vec<String>, StoreError>;
+
     /// Whether a live process holds the trace, or the caller's own process uses its lease.
     ///
     /// # Errors

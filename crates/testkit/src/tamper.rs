@@ -9,12 +9,13 @@
     reason = "a test cannot go on without a journal"
 )]
 
+use rusqlite::config::DbConfig;
 use rusqlite::functions::{Context, FunctionFlags};
 use rusqlite::types::{Null, ToSqlOutput, Value, ValueRef};
 use rusqlite::{Connection, Result, params};
 
 /// The fields of an entry in a batch, in their order.
-const FIELDS: [&str; 20] = [
+const FIELDS: [&str; 21] = [
     "trace_id",
     "prev_entry_digest",
     "ts",
@@ -34,6 +35,7 @@ const FIELDS: [&str; 20] = [
     "request_digest",
     "reserved_key",
     "reserved_call",
+    "checksum",
     "body",
 ];
 /// The fields that are text.
@@ -49,25 +51,19 @@ const TEXTS: [&str; 7] = [
 /// The positions of the digest of the entry before, and of the entry's own digest.
 const PREVIOUS: usize = 1;
 const DIGEST: usize = 10;
+/// The position of the checksum, which covers the fields from the digest to the one before it.
+const CHECKSUM: usize = 19;
 
 type Fields = Vec<Option<Vec<u8>>>;
 
-/// Creates `entries`, a view that can be read and changed, and drops the triggers that refuse changes.
-/// The connection should be used for nothing else.
+/// Creates `entries`, a view that can be read and changed, and switches the triggers off that refuse
+/// changes. The checksums of changed rows are made anew, so that what is changed looks as if the product had
+/// written it. The connection should be used for nothing else.
 ///
 /// # Errors
 /// An error of SQLite.
 pub fn tamper(connection: &Connection) -> Result<()> {
-    for trigger in [
-        "first_batches_are_never_updated",
-        "first_batches_are_never_deleted",
-        "later_batches_are_never_updated",
-        "later_batches_are_never_deleted",
-        "keys_are_never_updated",
-        "keys_are_never_deleted",
-    ] {
-        connection.execute_batch(&format!("DROP TRIGGER IF EXISTS {trigger}"))?;
-    }
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_TRIGGER, false)?;
     for table in ["first_batches", "later_batches"] {
         split(connection, table)?;
     }
@@ -77,7 +73,7 @@ pub fn tamper(connection: &Connection) -> Result<()> {
         let at = usize::from(context.get::<u16>(1)?);
         Ok(value_of(at, fields.first().and_then(|fields| fields.get(at)?.as_deref())))
     })?;
-    connection.create_scalar_function("batch_of", 20, flags, |context| {
+    connection.create_scalar_function("batch_of", 21, flags, |context| {
         let fields: Fields = (0..FIELDS.len()).map(|at| bytes_of(context, at)).collect();
         Ok(batch_of(&fields))
     })?;
@@ -101,7 +97,57 @@ pub fn tamper(connection: &Connection) -> Result<()> {
              DELETE FROM later_batches WHERE id = NEW.id;
              INSERT INTO later_batches VALUES (NEW.id, {batch});
          END;"
+    ))?;
+    connection.create_scalar_function("trace_checksum", -1, flags, |context| {
+        let values: Vec<ValueRef<'_>> = (0..context.len()).map(|at| context.get_raw(at)).collect();
+        Ok(checksum(&row_bytes(&values)))
+    })?;
+    let columns = TRACE_COLUMNS.map(|name| format!("NEW.{name}")).join(", ");
+    connection.execute_batch(&format!(
+        "CREATE TEMP TRIGGER update_traces AFTER UPDATE ON main.traces
+         WHEN NEW.checksum = OLD.checksum BEGIN
+             UPDATE traces SET checksum = trace_checksum({columns}) WHERE trace_id = NEW.trace_id;
+         END;"
     ))
+}
+
+/// The columns that the checksum of a row in `traces` covers, in their order.
+const TRACE_COLUMNS: [&str; 11] = [
+    "trace_id",
+    "plan_id",
+    "trace_number",
+    "state",
+    "last_sequence_number",
+    "last_entry_digest",
+    "tool_call_id",
+    "holder",
+    "fence",
+    "open",
+    "redispatches",
+];
+
+/// Each value as its type (0 for none, 1 for a number, 2 for text, 3 for bytes), its length (eight bytes,
+/// big-endian) and its bytes.
+fn row_bytes(values: &[ValueRef<'_>]) -> Vec<u8> {
+    let mut all = Vec::new();
+    for value in values {
+        let (kind, bytes) = match value {
+            ValueRef::Null | ValueRef::Real(_) => (0, Vec::new()),
+            ValueRef::Integer(number) => (1, number.to_be_bytes().to_vec()),
+            ValueRef::Text(bytes) => (2, bytes.to_vec()),
+            ValueRef::Blob(bytes) => (3, bytes.to_vec()),
+        };
+        all.push(kind);
+        all.extend((bytes.len() as u64).to_be_bytes());
+        all.extend(bytes);
+    }
+    all
+}
+
+/// The first eight bytes of a digest.
+fn checksum(bytes: &[u8]) -> i64 {
+    let digest = windlass_kernel::Digest::of(bytes);
+    i64::from_be_bytes(digest.as_bytes()[..8].try_into().expect("eight bytes"))
 }
 
 /// Replaces the batches of a table by batches of one entry each.
@@ -160,8 +206,16 @@ fn entries_of(batch: &[u8]) -> Vec<Fields> {
 
 /// Encodes a batch of one entry.
 fn batch_of(fields: &Fields) -> Vec<u8> {
+    let mut covered = Vec::new();
+    for field in &fields[DIGEST..CHECKSUM] {
+        covered.push(u8::from(field.is_some()));
+        covered.extend((field.as_ref().map_or(0, Vec::len) as u64).to_be_bytes());
+        covered.extend(field.iter().flatten());
+    }
+    let mut fields = fields.clone();
+    fields[CHECKSUM] = Some(checksum(&covered).to_be_bytes().to_vec());
     let mut entry = Vec::new();
-    for field in fields {
+    for field in &fields {
         let mut number = field.as_ref().map_or(0, |bytes| bytes.len() + 2);
         while number > 127 {
             entry.push(128 | (number % 128) as u8);

@@ -1,4 +1,6 @@
-//! Arguments of `trust` and `state`.
+//! Arguments of `trust`, `state` and `store`.
+
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
@@ -39,4 +41,15 @@ pub struct StateRemove {
     /// Do not ask.
     #[arg(long)]
     pub yes: bool,
+}
+
+/// Subcommands of `store`.
+#[derive(Debug, Subcommand)]
+pub enum StoreCommand {
+    /// Copy the journal into one new file, and verify the copy; others may write meanwhile.
+    Backup {
+        /// The new file.
+        #[arg(value_name = "FILE")]
+        file: PathBuf,
+    },
 }

@@ -25,6 +25,7 @@ pub mod run;
 pub mod state;
 pub mod status;
 pub mod stop;
+pub mod store;
 pub mod telemetry;
 pub mod trace;
 pub mod trust;

@@ -60,7 +60,7 @@ fn all(store: &dyn Store, output: &Output) -> CommandResult {
     if output.json {
         let mut value = serde_json::to_value(&report).unwrap_or_default();
         if let Some(map) = value.as_object_mut() {
-            map.insert("chain_valid".to_owned(), json!(report.broken == 0));
+            map.insert("chain_valid".to_owned(), json!(report.is_intact()));
             map.insert("unknown_signers".to_owned(), json!(unknown));
         }
         output.value(&value)?;
@@ -74,9 +74,13 @@ fn all(store: &dyn Store, output: &Output) -> CommandResult {
                 problem.message
             ));
         }
+        for text in &report.damage {
+            let word = output.paint("damaged", Style::Bad);
+            output.line(&format!("{word} {} [{}]", sanitize(text), Code::StoreCorrupt));
+        }
         print_unknown(&unknown, output);
         let (word, style) =
-            if report.broken == 0 { ("intact", Style::Good) } else { ("corrupt", Style::Bad) };
+            if report.is_intact() { ("intact", Style::Good) } else { ("corrupt", Style::Bad) };
         output.line(&format!(
             "{}: {}, {}, {} corrupt{}",
             output.paint(word, style),
@@ -89,7 +93,7 @@ fn all(store: &dyn Store, output: &Output) -> CommandResult {
             }
         ));
     }
-    Ok(exit(report.broken == 0, &unknown))
+    Ok(exit(report.is_intact(), &unknown))
 }
 
 /// The exit code for a journal that is intact or not, and signed by people who are known or not.

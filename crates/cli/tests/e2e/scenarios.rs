@@ -4,6 +4,7 @@ use std::time::{Duration, Instant};
 
 use windlass_kernel::Code;
 
+use crate::damage::during_a_call;
 use crate::harness::{Outcome, Place, copy, finish, text_of};
 
 const VOICE: [&str; 4] = ["--by", "ada", "--reason", "a test"];
@@ -324,6 +325,18 @@ pub const SCENARIOS: &[(Code, Scenario)] = &[
         let place = Place::with_project();
         std::fs::write(place.database(), "a text file, not a journal\n".repeat(50)).unwrap();
         place.run(&["verify"])
+    }),
+    (Code::StoreTruncated, || {
+        let place = Place::with_project();
+        place.completed();
+        std::fs::remove_file(place.state().join("windlass.db-wal")).unwrap();
+        place.run(&["verify"])
+    }),
+    (Code::StoreDisplaced, || {
+        let place = Place::with_project();
+        during_a_call(&place, |place| {
+            std::fs::remove_dir_all(place.state().join("windlass.db.locks")).unwrap();
+        })
     }),
     (Code::FileUnreadable, || Place::new().run(&["verify", "--file", "missing"])),
 ];

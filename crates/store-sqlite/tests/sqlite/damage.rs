@@ -101,7 +101,7 @@ fn a_head_that_cannot_be_read_is_shown_as_none() {
     for column in columns {
         let sql = format!("UPDATE traces SET {column} WHERE trace_number = 2");
         let (place, trace, shown) =
-            scanned_after(|connection| assert_eq!(meddle(connection, &sql), 1));
+            scanned_after(|connection| assert!(meddle(connection, &sql) > 0));
         assert_eq!(shown, (trace.trace_id, false, vec![true; 4]), "{column}");
         let error = place.open().load_state(trace.trace_id).unwrap_err();
         assert_eq!(error.code(), windlass_kernel::Code::StoreCorrupt, "{column}");

@@ -7,11 +7,16 @@
     reason = "test support"
 )]
 
+mod audit;
+mod copies;
 mod crash;
 mod damage;
 #[cfg(target_os = "linux")]
 mod disk;
+mod displaced;
+mod flips;
 mod group;
+mod head;
 mod indexing;
 mod key_audit;
 mod opening;

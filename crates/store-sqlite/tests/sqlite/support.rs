@@ -34,6 +34,11 @@ impl Place {
         self.folder().join("windlass.db")
     }
 
+    /// A file beside the database, which has its name and this ending.
+    pub fn beside(&self, ending: &str) -> PathBuf {
+        self.folder().join(format!("windlass.db{ending}"))
+    }
+
     pub fn open(&self) -> SqliteStore {
         open(&self.path()).unwrap()
     }
@@ -44,7 +49,9 @@ impl Place {
     }
 
     /// A connection that can change what is append-only.
+    /// The head file is removed: it would show that rows are missing, before anything else does.
     pub fn tamper(&self) -> Connection {
+        drop(std::fs::remove_file(self.beside(".head")));
         let connection = self.connect();
         windlass_testkit::tamper(&connection).unwrap();
         connection
@@ -208,6 +215,11 @@ impl Waiting {
         self.child.wait().unwrap();
     }
 
+    /// Lets it go on, and does not wait.
+    pub fn go_on(&mut self) {
+        drop(self.stdin.take());
+    }
+
     /// Lets it go on to its end.
     pub fn finish(mut self) {
         drop(self.stdin.take());
@@ -238,6 +250,7 @@ fn plays_a_role() {
     match role.as_str() {
         "holds a trace" => crate::processes::holds_a_trace(&database, number),
         "opens at once" => crate::processes::opens_at_once(&database, number),
+        "appends with others" => crate::head::appends_with_others(&database, number),
         "appends" => crate::crash::appends(&database),
         "makes many" => crate::indexing::makes_many(&database),
         "appends in threads" => crate::crash::appends_in_threads(&database),

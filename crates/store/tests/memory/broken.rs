@@ -481,6 +481,10 @@ impl Store for Broken {
         }
     }
 
+    fn check(&self) -> Result<Vec<String>, StoreError> {
+        self.inner.check()
+    }
+
     fn is_held(&self, state: &TraceState) -> Result<bool, StoreError> {
         self.inner.is_held(state)
     }

@@ -68,6 +68,8 @@ meddle! {
     count() -> Result<Counts, StoreError>;
     /// See [`Store::scan`].
     scan(visitor: &mut dyn Visitor) -> Result<(), StoreError>;
+    /// See [`Store::check`].
+    check() -> Result<Vec<String>, StoreError>;
     /// See [`Store::is_held`].
     is_held(state: &TraceState) -> Result<bool, StoreError>;
 }
