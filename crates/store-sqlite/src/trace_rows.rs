@@ -43,7 +43,10 @@ fn read_columns(row: &Row<'_>) -> Result<TraceRow, Unreadable> {
     let number = TraceNumber(column(row, 8)?.as_i64().map_err(|_| "trace_number")?);
     let redispatches = match column(row, 10)? {
         ValueRef::Null => None,
-        value => {
+        value @ (ValueRef::Integer(_)
+        | ValueRef::Real(_)
+        | ValueRef::Text(_)
+        | ValueRef::Blob(_)) => {
             let bytes = value.as_blob().ok().and_then(|bytes| bytes.try_into().ok());
             Some(bytes.map(Digest::from_bytes).ok_or("redispatches")?)
         }

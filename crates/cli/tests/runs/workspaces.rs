@@ -73,7 +73,8 @@ fn an_interrupted_call_of_a_work_tree_is_only_settled_through_its_run() {
     assert_eq!((lines(&repo.root()), lines(&folder)), (0, 0));
     // The refused decisions are on record.
     let refused = repo.windlass(&["call", "list", "--json"]).exit(0).json();
-    let refused = refused.as_array().unwrap().iter().filter(|call| call["current_state"] == "DENIED");
+    let refused =
+        refused.as_array().unwrap().iter().filter(|call| call["current_state"] == "DENIED");
     assert_eq!(refused.count(), 4);
     assert_eq!(repo.approve(&id).exit(0).json()["outcome"], "PASS");
     assert_eq!((lines(&repo.root()), lines(&folder)), (0, 1));
