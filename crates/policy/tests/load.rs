@@ -246,6 +246,15 @@ fn the_registry_says_what_is_written_and_what_follows() {
     assert_eq!(drop.on_uncertain(remote), OnUncertain::Hold);
     let (local, copy) = set.registry().find("local", "copy").unwrap();
     assert_eq!(copy.on_uncertain(local), OnUncertain::Hold);
+    // A command gets no key, whatever is said of its server.
+    let keyed = TOOLS.replace("[server.local]\n", "[server.local]\nhonours_keys = true\n");
+    match load(&keyed, "") {
+        Ok(set) => {
+            let (local, copy) = set.registry().find("local", "copy").unwrap();
+            assert_eq!(copy.on_uncertain(local), OnUncertain::Hold);
+        }
+        Err(error) => assert!(error.to_string().contains("honours_keys"), "{error}"),
+    }
     assert!(set.registry().find("notes", "none").is_none());
 }
 
@@ -353,6 +362,31 @@ misses = [
     assert_eq!(verdict(json!(["docs/a", "docs/../b"]), &plain), Verdict::Deny);
     assert_eq!(verdict(json!(["docs/secret/b"]), &plain), Verdict::Allow);
     assert_eq!(verdict(json!(["docs/SECRET/b"]), &plain.folding_case()), Verdict::Deny);
+}
+
+#[test]
+fn a_word_that_may_be_a_path_does_not_make_a_line_fit_a_rule_about_paths() {
+    let tools = "[server.shell]\nconnector = \"command\"\n[server.shell.tool.read]\nclass = \"read\"\nshell_line = \"/line\"\nargv = [\"bash\", \"-c\", { arg = \"/line\", dash = true }]\n";
+    let rules = r#"
+[[rule]]
+id = "docs"
+verdict = "allow"
+reason = "docs are free"
+tool = "shell/read"
+command = "cat *"
+path = "docs/**"
+matches = [{ tool = "shell/read", args = { line = "cat docs/a" } }]
+misses = [{ tool = "shell/read", args = { line = "cat a" } }]
+"#;
+    let set = load(tools, rules).unwrap();
+    let verdict = |line: &str| {
+        set.judge(&question("shell/read", json!({ "line": line })), &LexicalWorkspace::default())
+            .verdict
+    };
+    assert_eq!(verdict("cat docs/a docs/b"), Verdict::Allow);
+    for line in ["cat */x", "cat docs/a */x", "cat d*/x", "cat docs/a x", "cat"] {
+        assert_ne!(verdict(line), Verdict::Allow, "{line}");
+    }
 }
 
 #[test]

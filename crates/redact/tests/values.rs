@@ -38,6 +38,19 @@ fn base64_is_found_at_every_alignment() {
 }
 
 #[test]
+fn a_secret_that_begins_with_another_is_taken_out_as_a_whole() {
+    for names in [["SHORT", "LONG"], ["LONG", "SHORT"]] {
+        let value = |name: &str| if name == "SHORT" { "hunter22" } else { "hunter22-and-more" };
+        let all = names.map(|name| (name.to_owned(), value(name).to_owned()));
+        let redactor = Redactor::new(all);
+        let text = redactor.redacted("a hunter22-and-more b hunter22 c");
+        assert_eq!(text, "a [redacted:LONG] b [redacted:SHORT] c");
+        let encoded = redactor.redacted(&STANDARD.encode("hunter22-and-more"));
+        assert!(!encoded.contains(&STANDARD.encode("-and-more")[2..8]), "{encoded}");
+    }
+}
+
+#[test]
 fn other_encodings_are_found() {
     let hex: String = VALUE.bytes().map(|byte| format!("{byte:02x}")).collect();
     let json = serde_json::to_string(VALUE).unwrap();

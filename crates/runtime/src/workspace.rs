@@ -313,6 +313,13 @@ mod tests {
         ] {
             assert_eq!(workspace.resolve(path), place, "{path}");
         }
+        // A folder whose name only begins like that of the workspace is another one.
+        let sibling = folder.path().join("work-evil");
+        std::fs::create_dir(&sibling).unwrap();
+        symlink(&sibling, root.join("near")).unwrap();
+        for path in ["../work-evil/x", "near/x", sibling.to_str().unwrap()] {
+            assert!(matches!(workspace.resolve(path), ResolvedPath::Outside(_)), "{path}");
+        }
         let absolute = workspace.root().join("src/main.rs");
         assert_eq!(workspace.resolve(absolute.to_str().unwrap()), inside("src/main.rs"));
         for path in [

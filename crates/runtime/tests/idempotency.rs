@@ -37,6 +37,19 @@ fn a_repeat_gets_the_recorded_effect_and_the_tool_is_not_touched() {
 }
 
 #[test]
+fn a_read_with_a_key_is_made_once_even_if_reads_are_recorded_with_their_effect() {
+    let world = World::default();
+    let crash = Crash::at(None);
+    let process = world.start(&Honest, ReadDurability::WithEffect, &crash);
+    let request =
+        windlass_runtime::CallRequest { key: Some("key-1".to_owned()), ..call("look", None, 1) };
+    let first = process.gateway.call(request.clone()).unwrap();
+    assert_eq!((first.state, first.replayed), (State::Completed, false));
+    assert_eq!(process.gateway.call(request).unwrap(), replay_of(&first));
+    assert_eq!(world.tools.lock().dispatches.len(), 1);
+}
+
+#[test]
 fn the_same_key_for_another_request_is_refused_and_recorded() {
     let world = World::default();
     let gateway = world.gateway(Arc::new(TestSupervisor::default()));

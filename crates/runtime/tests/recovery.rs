@@ -214,6 +214,32 @@ fn a_probe_is_a_call_of_its_own_and_named_in_the_effect() {
 }
 
 #[test]
+fn a_call_whose_undo_fails_or_is_denied_waits_for_a_person() {
+    for denied in [false, true] {
+        let (world, trace_id) = interrupted("book", 5);
+        let supervisor = Arc::new(TestSupervisor::default());
+        if denied {
+            supervisor.say("cancel", windlass_policy::Verdict::Deny);
+        } else {
+            let (code, message) = (Code::ToolFailed, "it cannot be cancelled".to_owned());
+            let certainty = windlass_connect::Certainty::Ran;
+            let reply = windlass_connect::Reply::Failure { code, message, result: None, certainty };
+            world.tools.lock().scripted.insert("cancel".to_owned(), reply);
+        }
+        let gateway = world.gateway(supervisor);
+        let recovery = gateway.recover(trace_id).unwrap();
+        assert_eq!(recovery.plan, RecoveryPlan::Compensate);
+        assert_eq!(recovery.report.state, State::Executing, "nothing says that it was undone");
+        let hold = recovery.report.hold.unwrap();
+        assert_eq!(hold.question, HoldQuestion::DidItRun);
+        let ended = if denied { "DENIED" } else { "FAILED" };
+        assert!(hold.reason.contains(ended), "{}", hold.reason);
+        let run = world.tools.lock().runs.get(&("book".to_owned(), "key-1".to_owned())).cloned();
+        assert_eq!(run.map(|run| run.executed - run.undone), Some(1));
+    }
+}
+
+#[test]
 fn an_undone_call_ends_as_failed_whether_it_ran_or_not() {
     for at in 2..=5 {
         let (world, trace_id) = interrupted("book", at);

@@ -48,6 +48,20 @@ fn no_namespace_can_be_made_and_no_mount_changed() {
 }
 
 #[test]
+fn no_input_can_be_injected_into_a_terminal() {
+    for world in World::by_all() {
+        for request in ["0x5412", "0x541c"] {
+            // Without the filter it is no terminal, which is another error.
+            let line = format!(
+                "python3 -c 'import errno, fcntl\ntry:\n  fcntl.ioctl(0, {request}, b\"x\")\nexcept OSError as error:\n  \
+                 print(errno.errorcode[error.errno])'"
+            );
+            assert_eq!(world.output(&line).trim(), "EPERM", "{request}");
+        }
+    }
+}
+
+#[test]
 fn an_ordinary_user_gets_the_same_cell() {
     for world in [Maker::Own, bwrap()].map(World::ordinary) {
         let listed = world.output("ls -A /");
