@@ -115,8 +115,24 @@ fn tests(root: &Path) -> Result<()> {
     let seed = given.unwrap_or_else(|_| soak::fresh_seed().to_string());
     let variable = format!("{}={seed}", soak::PROPERTY_SEED);
     println!("the property tests run with {variable}");
-    cargo::run(test(root).env(soak::PROPERTY_SEED, seed))
-        .with_context(|| format!("to repeat it: `{variable} cargo xtask check --only tests`"))
+    let skipped = root.join("target").join("skipped.txt");
+    // What an earlier check has skipped; it may be missing.
+    drop(std::fs::remove_file(&skipped));
+    let mut command = test(root);
+    command.env(soak::PROPERTY_SEED, seed).env("WINDLASS_SKIPPED", &skipped);
+    let result = cargo::run(&mut command)
+        .with_context(|| format!("to repeat it: `{variable} cargo xtask check --only tests`"));
+    let lines = std::fs::read_to_string(&skipped).unwrap_or_default();
+    println!(
+        "{} skipped",
+        match lines.lines().count() {
+            0 => "no test was".to_owned(),
+            1 => "1 test was".to_owned(),
+            count => format!("{count} tests were"),
+        }
+    );
+    print!("{lines}");
+    result
 }
 
 #[cfg(test)]

@@ -20,6 +20,7 @@ pub mod plans;
 mod random;
 #[cfg(feature = "gateway")]
 mod run_writer;
+mod skipped;
 pub mod soak;
 #[cfg(feature = "tamper")]
 mod tamper;
@@ -27,6 +28,7 @@ mod tamper;
 pub use random::Random;
 #[cfg(feature = "gateway")]
 pub use run_writer::{RunWriter, recorded_events};
+pub use skipped::skipped;
 #[cfg(feature = "tamper")]
 pub use tamper::tamper;
 

@@ -237,7 +237,7 @@ fn on_a_terminal_the_user_is_asked() {
     place.write_untrusted(".windlass/agents/mine.md", AGENT);
     for answer in ["n\n", "\n", "yess\n"] {
         let Some(outcome) = on_terminal(&place, "trust", answer) else {
-            eprintln!("there is no `script` here, so no terminal can be made");
+            windlass_testkit::skipped("there is no `script` here, so no terminal can be made");
             return;
         };
         outcome.exit(1).says("agents/mine.md").says("[y/N]").says("not trusted");

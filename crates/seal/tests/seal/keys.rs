@@ -240,7 +240,7 @@ fn a_forged_rotation_is_refused() {
 #[test]
 fn openssl_reads_our_keys_and_signatures() {
     if Command::new("openssl").arg("version").output().is_err() {
-        eprintln!("openssl is not installed: its reading of our keys is not tested");
+        windlass_testkit::skipped("openssl is not installed");
         return;
     }
     let (_folder, path) = folder();
