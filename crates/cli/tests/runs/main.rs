@@ -30,6 +30,7 @@ mod large;
 mod mistakes;
 mod packets;
 mod phases;
+mod purge;
 mod queue;
 mod recover;
 mod repository;
