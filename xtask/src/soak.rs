@@ -53,8 +53,16 @@ pub const GROUPS: &[Group] = &[
         purpose: "the real binary killed at random moments and raced against itself",
         filters: &[
             "package(windlass) & binary(kill) & test(/^outside::|^race::|random_moments/)",
-            "package(windlass) & binary(runs) & test(/^checkpoints::.*killed|^workspaces::.*killed/)",
+            "package(windlass) & binary(runs) & test(/^workspaces::.*killed/)",
             "package(windlass-workspace) & binary(snapshot) & test(/^kill::/)",
+        ],
+    },
+    Group {
+        name: "rollbacks",
+        purpose: "the real binary killed at random moments of rollbacks, and rollbacks of random phases",
+        filters: &[
+            "package(windlass) & binary(runs) & test(/^checkpoints::.*killed/)",
+            "package(windlass-engine) & test(/^checkpoints::random::/)",
         ],
     },
     Group {

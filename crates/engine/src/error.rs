@@ -29,12 +29,18 @@ pub enum EngineError {
         what: String,
     },
     /// Files have changed since the run left them.
-    #[error("files have changed since run `{run}` left them: {}", listed(paths))]
+    #[error(
+        "files have changed since run `{run}` left them: {}{}",
+        listed(paths),
+        told(unfinished)
+    )]
     Changed {
         /// The run.
         run: String,
         /// The files.
         paths: Vec<String>,
+        /// A phase that may have changed some of them itself, because it is not done.
+        unfinished: Option<String>,
     },
     /// The hold is not answered.
     #[error("run `{run}` waits for a person: {question}")]
@@ -239,6 +245,14 @@ pub(crate) fn listed(paths: &[String]) -> String {
     let names: Vec<String> = paths.iter().take(5).map(|path| format!("`{path}`")).collect();
     let more = if paths.len() > names.len() { ", …" } else { "" };
     format!("{}{more}", names.join(", "))
+}
+
+fn told(unfinished: &Option<String>) -> String {
+    unfinished.as_ref().map_or_else(String::new, |phase| {
+        format!(
+            "; phase `{phase}` is not done, and what it changed cannot be told from your changes"
+        )
+    })
 }
 
 fn same_person(run: &str, by: &str, other: &str) -> String {

@@ -1,12 +1,13 @@
 //! Stores snapshots as git trees and files as blobs.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use windlass_kernel::Digest;
 use windlass_kernel::run::CheckpointArtifact;
 use windlass_workspace::{
-    BlobStore, Damage, Merged, PathChange, RestoreMode, Snapshots, TextDiff, TreeId,
+    BlobStore, Damage, Merged, PathChange, RestoreMode, SnapshotLock, Snapshots, TextDiff, TreeId,
 };
 
 use crate::error::EngineError;
@@ -60,13 +61,33 @@ impl SnapshotStore for GitSnapshotStore {
         Ok(self.opened()?.snapshots.set_reference(tree, reference)?)
     }
 
-    fn delete_reference(&self, reference: &str) -> Result<(), EngineError> {
-        Ok(self.opened()?.snapshots.delete_reference(reference)?)
+    fn delete_references(&self, references: &[String]) -> Result<(), EngineError> {
+        Ok(self.opened()?.snapshots.delete_references(references)?)
     }
 
-    fn references(&self) -> Result<Vec<String>, EngineError> {
-        let references = self.opened()?.snapshots.references()?;
-        Ok(references.into_iter().map(|(name, _)| name).collect())
+    fn references(&self) -> Result<BTreeSet<String>, EngineError> {
+        Ok(self.opened()?.snapshots.reference_names()?)
+    }
+
+    fn has_tree(&self, tree: &TreeId) -> Result<bool, EngineError> {
+        Ok(self.opened()?.snapshots.has_tree(tree)?)
+    }
+
+    fn ignored(
+        &self,
+        workspace: &Path,
+        tree: &TreeId,
+        paths: &[PathBuf],
+    ) -> Result<BTreeSet<PathBuf>, EngineError> {
+        Ok(self.opened()?.snapshots.ignored(workspace, tree, paths)?)
+    }
+
+    fn lock_for_storing(&self) -> Result<SnapshotLock, EngineError> {
+        Ok(self.opened()?.snapshots.lock_for_storing()?)
+    }
+
+    fn lock_for_deletion(&self) -> Result<SnapshotLock, EngineError> {
+        Ok(self.opened()?.snapshots.lock_for_deletion()?)
     }
 
     fn changes(&self, from: &TreeId, to: &TreeId) -> Result<Vec<PathChange>, EngineError> {

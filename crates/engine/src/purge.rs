@@ -11,6 +11,7 @@ use windlass_workspace::{TextDiff, TreeId};
 
 use crate::engine::{Engine, run_name};
 use crate::error::EngineError;
+use crate::rollback::ROLLBACK_PREFIX;
 use crate::snapshot_store::SnapshotStore;
 
 /// A day, in milliseconds.
@@ -38,6 +39,8 @@ pub struct PurgeReport {
     pub checkpoints: Vec<PurgedCheckpoint>,
     /// The packets of answered holds.
     pub holds: Vec<String>,
+    /// The references to other snapshots: those of rollbacks and merges.
+    pub references: Vec<String>,
     /// The number of files that no checkpoint uses any more.
     pub files: u64,
     /// Their size in bytes.
@@ -65,18 +68,69 @@ struct Candidate {
     name: String,
     kind: CheckpointKind,
     at: Timestamp,
+    sequence_number: u64,
     files: BTreeSet<Digest>,
+}
+
+/// A run and what is purged of it.
+struct RunPurge<'a> {
+    run: &'a Run,
+    candidates: &'a [Candidate],
+    /// The checkpoints whose snapshots are still stored afterwards.
+    stored: BTreeSet<CheckpointId>,
+    /// Whether the run's checkpoints may be purged.
+    open_to_purge: bool,
+    /// Whether its last entry is old enough, too.
+    is_old: bool,
+}
+
+impl RunPurge<'_> {
+    /// Whether a reference of the run that belongs to no checkpoint is purged; `group` is its part after the
+    /// name of the run.
+    fn includes(&self, group: &str) -> bool {
+        let number = group.strip_prefix(ROLLBACK_PREFIX).and_then(|number| number.parse().ok());
+        let number: Option<u64> = number;
+        let rollback = number.and_then(|number| {
+            self.candidates
+                .iter()
+                .find(|one| one.kind == CheckpointKind::Rollback && one.sequence_number > number)
+        });
+        match rollback {
+            // What a rollback has saved is kept as long as the checkpoint that names it.
+            Some(rollback) => self.open_to_purge && !self.stored.contains(&rollback.id),
+            // Of a rollback that did not begin, or of a merge: of use only while the run goes on.
+            None => self.is_old,
+        }
+    }
+
+    /// The references that belong to no checkpoint and are purged.
+    fn other_references(&self, references: &BTreeSet<String>) -> Vec<String> {
+        let prefix = format!("{}/", run_name(self.run));
+        let ids: BTreeSet<String> = self.candidates.iter().map(|one| one.id.to_string()).collect();
+        let all = references.range(prefix.clone()..).take_while(|name| name.starts_with(&prefix));
+        let group = |name: &str| -> String {
+            let inner = name.strip_prefix(&prefix).unwrap_or_default();
+            inner.split('/').next().unwrap_or_default().to_owned()
+        };
+        all.filter(|name| {
+            let group = group(name);
+            !ids.contains(&group) && self.includes(&group)
+        })
+        .cloned()
+        .collect()
+    }
 }
 
 impl Engine {
     /// Deletes the snapshots and files of old checkpoints of runs that have ended. The journal still lists
-    /// the checkpoints, but a run can no longer be rolled back to them.
+    /// the checkpoints, but a run can no longer be rolled back to them. No checkpoint is created meanwhile.
     ///
     /// # Errors
     /// [`EngineError`] if the journal or the storage of checkpoints cannot be read.
     pub fn purge(&self, retention: &Retention) -> Result<PurgeReport, EngineError> {
         let store = self.checkpointer()?.store();
-        let references: BTreeSet<String> = store.references()?.into_iter().collect();
+        let _lock = store.lock_for_deletion()?;
+        let references = store.references()?;
         let filter = RunFilter { open_only: false, state: None, limit: usize::MAX };
         let before = self.recording.clock.now().unix_ms() - i64::from(retention.days) * DAY_MS;
         let mut purged = PurgeReport::default();
@@ -97,12 +151,9 @@ impl Engine {
             let ended = found.trace.head.state == Some(State::Terminal) && !found.live;
             let wanted = retention.run.is_none_or(|only| only == trace_id);
             let newest = candidates.len().saturating_sub(retention.keep);
-            for (at, one) in candidates.into_iter().enumerate() {
-                let prefix = format!("{}/{}/", run_name(&run), one.id);
-                let own: Vec<&String> = references
-                    .range(prefix.clone()..)
-                    .take_while(|name| name.starts_with(&prefix))
-                    .collect();
+            let mut stored = BTreeSet::new();
+            for (at, one) in candidates.iter().enumerate() {
+                let own = references_of(&references, &run, one.id);
                 let old = ended
                     && wanted
                     && at < newest
@@ -111,25 +162,31 @@ impl Engine {
                     && !own.is_empty();
                 if !old {
                     if !own.is_empty() {
-                        used.extend(one.files);
+                        used.extend(&one.files);
+                        stored.insert(one.id);
                     }
                     continue;
                 }
                 deleted.extend(own.into_iter().cloned());
-                let (run_id, created_at) = (run_name(&run), one.at);
                 purged.checkpoints.push(PurgedCheckpoint {
-                    run_id,
-                    name: one.name,
+                    run_id: run_name(&run),
+                    name: one.name.clone(),
                     id: one.id,
-                    created_at,
+                    created_at: one.at,
                 });
             }
-            if ended && wanted && run.last_at.is_some_and(|at| at.unix_ms() < before) {
+            let open_to_purge = ended && wanted;
+            let is_old = open_to_purge && run.last_at.is_some_and(|at| at.unix_ms() < before);
+            let candidates = candidates.as_slice();
+            let of_run = RunPurge { run: &run, candidates, stored, open_to_purge, is_old };
+            purged.references.extend(of_run.other_references(&references));
+            if is_old {
                 purged.holds.extend(self.packets.remove(&run, retention.dry_run)?);
             }
         }
         if !retention.dry_run {
-            deleted.iter().try_for_each(|reference| store.delete_reference(reference))?;
+            deleted.extend(purged.references.iter().cloned());
+            store.delete_references(&deleted)?;
         }
         if !keep_files {
             for digest in store.files()?.iter().filter(|digest| !used.contains(digest)) {
@@ -151,6 +208,7 @@ impl Engine {
                     name: checkpoint_name(checkpoint.at, &checkpoint.phase, checkpoint.version),
                     kind: checkpoint.kind,
                     at: step.entry.ts,
+                    sequence_number: step.entry.sequence_number,
                     files: checkpoint.artifacts.values().map(|one| one.digest).collect(),
                 });
             }
@@ -188,21 +246,41 @@ impl Engine {
         self.checkpointer()?.store().check()
     }
 
-    /// For each checkpoint of a run, whether its snapshots still exist.
+    /// For each checkpoint of a run, whether its snapshots are stored; otherwise they were purged.
     ///
     /// # Errors
     /// [`EngineError`] if the references cannot be read.
     pub fn has_snapshots(&self, run: &Run) -> Result<BTreeMap<CheckpointId, bool>, EngineError> {
-        let references: BTreeSet<String> =
-            self.checkpointer()?.store().references()?.into_iter().collect();
-        let exists = |id: CheckpointId| {
-            let prefix = format!("{}/{id}/", run_name(run));
-            references.range(prefix.clone()..).next().is_some_and(|one| one.starts_with(&prefix))
-        };
-        Ok(run
-            .checkpoints
-            .iter()
-            .map(|checkpoint| (checkpoint.id, exists(checkpoint.id)))
-            .collect())
+        let references = self.checkpointer()?.store().references()?;
+        let is_stored = |id: CheckpointId| !references_of(&references, run, id).is_empty();
+        let ids = run.checkpoints.iter().map(|checkpoint| checkpoint.id);
+        Ok(ids.map(|id| (id, is_stored(id))).collect())
     }
+
+    /// Fails if a checkpoint of a run was purged.
+    ///
+    /// # Errors
+    /// [`EngineError::NoCheckpoint`].
+    pub fn require_stored(&self, run: &Run, id: CheckpointId) -> Result<(), EngineError> {
+        if self.has_snapshots(run)?.get(&id) != Some(&false) {
+            return Ok(());
+        }
+        let name = run.checkpoint(id).and_then(|checkpoint| {
+            let (phase, _) = run.phase(checkpoint.phase)?;
+            Some(checkpoint_name(checkpoint.at, &phase.id, checkpoint.version))
+        });
+        let what =
+            format!("checkpoint `{}/{}` was purged", run_name(run), name.unwrap_or_default());
+        Err(EngineError::NoCheckpoint { what })
+    }
+}
+
+/// The references of a checkpoint's snapshots.
+fn references_of<'a>(
+    references: &'a BTreeSet<String>,
+    run: &Run,
+    id: CheckpointId,
+) -> Vec<&'a String> {
+    let prefix = format!("{}/{id}/", run_name(run));
+    references.range(prefix.clone()..).take_while(|name| name.starts_with(&prefix)).collect()
 }

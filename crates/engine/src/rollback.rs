@@ -1,10 +1,14 @@
 //! Rolls a run back to one of its checkpoints: its state and its files together.
 
 use std::collections::BTreeSet;
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use windlass_kernel::run::{CheckpointRecord, Event, Next, PhaseStatus, Rollback, Run};
+use windlass_kernel::run::plan::Doer;
+use windlass_kernel::run::{
+    CheckpointKind, CheckpointRecord, CheckpointSide, Event, Next, PhaseStatus, Rollback, Run,
+};
 use windlass_kernel::{CheckpointId, Code, State, TraceId, check_name};
 use windlass_workspace::{ChangeKind, PathChange, RestoreMode, TreeId};
 
@@ -15,6 +19,9 @@ use crate::queue::REASON_BYTES_MAX;
 use crate::run_recorder::RunRecorder;
 use crate::snapshot_store::recorded_tree;
 
+/// The beginning of the references of rollbacks; the sequence number of the run's head follows.
+pub(crate) const ROLLBACK_PREFIX: &str = "rollback-";
+
 /// A request for a rollback.
 #[derive(Clone, Debug)]
 pub struct RollbackRequest {
@@ -24,7 +31,7 @@ pub struct RollbackRequest {
     pub by: String,
     /// The reason.
     pub reason: String,
-    /// Whether to overwrite files that people have changed since; a snapshot preserves them.
+    /// Whether to overwrite files that people may have changed since; a snapshot preserves them.
     pub force: bool,
     /// Whether the run continues immediately.
     pub resume: bool,
@@ -39,10 +46,13 @@ pub struct RollbackPlan {
     pub archived: Vec<String>,
     /// The files that the rollback would change.
     pub changes: Vec<PathChange>,
-    /// The files that people have changed since the run's last capture.
+    /// The files that have changed since the run's last capture, by people as far as is known.
     pub changed: Vec<PathBuf>,
-    /// The files that people have added and that would remain.
+    /// The files that would remain though the checkpoint does not have them: people have added them, or
+    /// the checkpoint's own lists ignore them.
     pub left: Vec<PathBuf>,
+    /// A phase that is not done: what it has changed cannot be told from what people have changed.
+    pub unfinished: Option<String>,
 }
 
 impl Engine {
@@ -56,7 +66,7 @@ impl Engine {
         checkpoint: CheckpointId,
     ) -> Result<RollbackPlan, EngineError> {
         let run = self.read(trace_id)?;
-        let checkpoint = target(&run, checkpoint)?;
+        let checkpoint = self.stored_target(&run, checkpoint)?;
         let Some(workspace) = &checkpoint.workspace else {
             return Ok(without_files(&run, checkpoint));
         };
@@ -72,7 +82,7 @@ impl Engine {
     /// back.
     ///
     /// # Errors
-    /// [`EngineError::Changed`] if people have changed files since and `force` is not set; then nothing
+    /// [`EngineError::Changed`] if people may have changed files since and `force` is not set; then nothing
     /// was changed.
     pub fn roll_back(
         &self,
@@ -103,7 +113,9 @@ impl Engine {
             let message = message.to_owned();
             return Err(EngineError::Requirement { code: Code::PolicyChangedMidRun, message });
         }
-        let checkpoint = target(&run, request.checkpoint)?.clone();
+        // The checkpoint must not be purged before the run is open again.
+        let storing = self.checkpointer()?.store().lock_for_storing()?;
+        let checkpoint = self.stored_target(&run, request.checkpoint)?.clone();
         let rollback = self.prepare(&run, &checkpoint, request)?;
         let mut events = Vec::new();
         if run.head.state == Some(State::Init) {
@@ -111,7 +123,23 @@ impl Engine {
         }
         events.push(Event::RollbackBegun(Box::new(rollback)));
         recorder.append(events)?;
+        drop(storing);
         self.drive(recorder)
+    }
+
+    /// Returns the checkpoint, if the run can be rolled back to it.
+    fn stored_target<'a>(
+        &self,
+        run: &'a Run,
+        checkpoint: CheckpointId,
+    ) -> Result<&'a CheckpointRecord, EngineError> {
+        let target = target(run, checkpoint)?;
+        if target.workspace.is_some() {
+            for needed in needed_checkpoints(run, target) {
+                self.require_stored(run, needed)?;
+            }
+        }
+        Ok(target)
     }
 
     /// Captures the workspace and returns the event of the rollback.
@@ -134,20 +162,23 @@ impl Engine {
         };
         let Some(workspace) = &checkpoint.workspace else { return Ok(rollback) };
         let store = self.checkpointer()?.store();
-        // Every rollback has its own references.
-        let number = run.head.sequence_number;
-        let before = format!("{}/rollback-{number}/before", run_name(run));
-        let now = store.capture(&self.workspace(run), &before)?;
+        let now = store.capture_unreferenced(&self.workspace(run))?;
         let tree = recorded_tree(&workspace.tree)?;
         let (plan, target) = self.compare(run, checkpoint, &tree, &now)?;
         if !plan.changed.is_empty() && !request.force {
             let paths = plan.changed.iter().map(|path| path.to_string_lossy().into_owned());
-            return Err(EngineError::Changed { run: run_name(run), paths: paths.collect() });
+            return Err(EngineError::Changed {
+                run: run_name(run),
+                paths: paths.collect(),
+                unfinished: plan.unfinished,
+            });
         }
         // Nothing is recorded yet: a rollback that cannot be completed is refused.
         store.check_restorable(&now, &target)?;
-        let after = format!("{}/rollback-{number}/after", run_name(run));
-        store.set_reference(&target, &after)?;
+        // Every rollback has its own references.
+        let reference = |side: &str| rollback_reference(run, side);
+        store.set_reference(&now, &reference("before"))?;
+        store.set_reference(&target, &reference("after"))?;
         rollback.snapshot = Some(now.to_string());
         rollback.target = Some(target.to_string());
         rollback.tree = Some(tree.to_string());
@@ -155,7 +186,7 @@ impl Engine {
     }
 
     /// Compares the workspace `now` with the run's last capture and with the checkpoint's `tree`. Returns
-    /// the plan, and the tree to restore: the checkpoint's, with the files that people have added.
+    /// the plan, and the tree to restore: the checkpoint's, with the files that remain.
     fn compare(
         &self,
         run: &Run,
@@ -164,35 +195,48 @@ impl Engine {
         now: &TreeId,
     ) -> Result<(RollbackPlan, TreeId), EngineError> {
         let store = self.checkpointer()?.store();
-        // The changes of an interrupted phase cannot be distinguished from those of people.
-        let interrupted = run.phases.iter().any(|state| state.status == PhaseStatus::Running)
-            && run.head.state == Some(State::Running);
-        let since = match &run.tree {
-            Some(last) if !interrupted => store.changes(&recorded_tree(last)?, now)?,
-            _ => Vec::new(),
+        let unfinished = unfinished_phase(run);
+        let last = run.tree.as_deref().map(recorded_tree).transpose()?;
+        let last = match last {
+            // It may have been purged.
+            Some(last) if store.has_tree(&last)? => Some(last),
+            Some(_) | None => None,
         };
-        let added: BTreeSet<PathBuf> = since
+        let since = store.changes(last.as_ref().unwrap_or(tree), now)?;
+        let are_of_people = last.is_some() && unfinished.is_none();
+        let added: BTreeSet<&Path> = since
             .iter()
-            .filter(|change| change.kind == ChangeKind::Added)
-            .map(|change| change.path.clone())
+            .filter(|change| change.kind == ChangeKind::Added && are_of_people)
+            .map(|change| change.path.as_path())
             .collect();
         let mut changes = store.changes(now, tree)?;
-        // Files that people have added, and that the checkpoint does not have, remain.
-        let left: Vec<PathBuf> = changes
+        let written: BTreeSet<PathBuf> = changes
             .iter()
-            .filter(|change| change.kind == ChangeKind::Removed && added.contains(&change.path))
+            .filter(|change| change.kind != ChangeKind::Removed)
             .map(|change| change.path.clone())
-            .filter(|path| !is_in_the_way(path, &changes))
             .collect();
+        let removed: Vec<PathBuf> = changes
+            .iter()
+            .filter(|change| change.kind == ChangeKind::Removed)
+            .map(|change| change.path.clone())
+            .filter(|path| !is_in_the_way(path, &written))
+            .collect();
+        // A file that is ignored at the checkpoint was never part of it: it may be older than the checkpoint.
+        let ignored = store.ignored(&self.workspace(run), tree, &removed)?;
+        let remains = |path: &PathBuf| ignored.contains(path) || added.contains(path.as_path());
+        let left: BTreeSet<PathBuf> = removed.into_iter().filter(remains).collect();
         changes.retain(|change| !left.contains(&change.path));
+        let left: Vec<PathBuf> = left.into_iter().collect();
         let target = match left.as_slice() {
             [] => tree.clone(),
             left => store.with_files(tree, now, left)?,
         };
+        let changed = since.into_iter().map(|change| change.path);
         let plan = RollbackPlan {
-            changed: since.into_iter().map(|change| change.path).collect(),
+            changed: changed.filter(|path| !ignored.contains(path)).collect(),
             changes,
             left,
+            unfinished,
             ..without_files(run, checkpoint)
         };
         Ok((plan, target))
@@ -208,7 +252,7 @@ impl Engine {
         let workspace = self.workspace(&run);
         if let (Some(from), Some(to)) = (&rollback.snapshot, &rollback.target) {
             let (from, to) = (recorded_tree(from)?, recorded_tree(to)?);
-            let backup = format!("{}/rollback-{}/aside", run_name(&run), run.head.sequence_number);
+            let backup = rollback_reference(&run, "aside");
             let mode =
                 if resuming { RestoreMode::Resume { backup: &backup } } else { RestoreMode::First };
             let checkpointer = self.checkpointer()?;
@@ -242,6 +286,30 @@ fn target(run: &Run, checkpoint: CheckpointId) -> Result<&CheckpointRecord, Engi
     })
 }
 
+/// The checkpoints whose snapshots a rollback needs: the target and, if it is the end of a phase with a
+/// separate work tree, which is merged again, also that end and the checkpoint that the work tree was created from.
+fn needed_checkpoints(run: &Run, target: &CheckpointRecord) -> Vec<CheckpointId> {
+    let mut origin = target;
+    while origin.kind == CheckpointKind::Rollback
+        && let Some(source) = origin.parent.and_then(|parent| run.checkpoint(parent))
+    {
+        origin = source;
+    }
+    let mut needed = vec![target.id];
+    let merges = origin.at == CheckpointSide::Post
+        && origin.kind != CheckpointKind::Failed
+        && run.phase(origin.phase).is_some_and(|(phase, _)| phase.branch);
+    if merges {
+        let fork = run.checkpoints.iter().rev().find(|other| {
+            (other.phase, other.attempt) == (origin.phase, origin.attempt)
+                && other.kind == CheckpointKind::Started
+        });
+        needed.push(origin.id);
+        needed.extend(fork.map(|fork| fork.id));
+    }
+    needed
+}
+
 /// The plan of a rollback without files.
 fn without_files(run: &Run, checkpoint: &CheckpointRecord) -> RollbackPlan {
     RollbackPlan {
@@ -250,7 +318,25 @@ fn without_files(run: &Run, checkpoint: &CheckpointRecord) -> RollbackPlan {
         changes: Vec::new(),
         changed: Vec::new(),
         left: Vec::new(),
+        unfinished: None,
     }
+}
+
+/// The phase that changes the run's workspace and is not done, if any.
+fn unfinished_phase(run: &Run) -> Option<String> {
+    let unfinished = run.all_phases().find(|(phase, state)| {
+        let works = match phase.doer {
+            Doer::Agent { .. } | Doer::Builtin { .. } | Doer::Command { .. } => true,
+            Doer::Person { .. } | Doer::Consensus { .. } => false,
+        };
+        works && !phase.branch && state.status == PhaseStatus::Running && state.done.is_none()
+    });
+    unfinished.map(|(phase, _)| phase.id.clone())
+}
+
+/// A reference of a rollback that is prepared or performed now.
+fn rollback_reference(run: &Run, side: &str) -> String {
+    format!("{}/{ROLLBACK_PREFIX}{}/{side}", run_name(run), run.head.sequence_number)
 }
 
 fn check_texts(request: &RollbackRequest) -> Result<(), EngineError> {
@@ -267,8 +353,10 @@ fn check_texts(request: &RollbackRequest) -> Result<(), EngineError> {
     })
 }
 
-/// Whether the checkpoint has a file where the path has a folder.
-fn is_in_the_way(path: &Path, changes: &[PathChange]) -> bool {
-    let written = changes.iter().filter(|change| change.kind != ChangeKind::Removed);
-    path.ancestors().skip(1).any(|folder| written.clone().any(|change| change.path == folder))
+/// Whether one of the written files is where the path has a folder, or has a folder where the path is.
+fn is_in_the_way(path: &Path, written: &BTreeSet<PathBuf>) -> bool {
+    let below = (Bound::Excluded(path), Bound::Unbounded);
+    let first_below = written.range::<Path, _>(below).next();
+    path.ancestors().skip(1).any(|folder| written.contains(folder))
+        || first_below.is_some_and(|below| below.starts_with(path))
 }

@@ -8,6 +8,7 @@ use windlass_kernel::{ArtifactId, PlanId, State, Timestamp, TraceId};
 use windlass_redact::Redactor;
 use windlass_runtime::Clock;
 use windlass_store::{After, KeyAction, Store};
+use windlass_workspace::SnapshotLock;
 
 use crate::checkpointer::Checkpointer;
 use crate::error::EngineError;
@@ -108,6 +109,8 @@ impl RunRecorder {
     /// was written, and the run must be opened again.
     pub fn append(&mut self, events: Vec<Event>) -> Result<(), EngineError> {
         self.begun_rollback = events.iter().any(|event| matches!(event, Event::RollbackBegun(_)));
+        // What a checkpoint stores must not be purged before the checkpoint is recorded.
+        let mut storing = None;
         for mut event in events {
             // What an expander derives from the event is derived from what is recorded.
             redact_event(&self.recording.redactor, &mut event);
@@ -117,12 +120,14 @@ impl RunRecorder {
             };
             for event in events {
                 self.add(event)?;
-                self.add_due_checkpoint()?;
+                self.add_due_checkpoint(&mut storing)?;
             }
         }
         let ended = self.run().head.state.is_some_and(State::is_terminal);
         let after = if ended { After::Release } else { After::Keep };
-        Ok(self.recorder.commit(KeyAction::None, after)?)
+        let committed = self.recorder.commit(KeyAction::None, after);
+        drop(storing);
+        Ok(committed?)
     }
 
     fn add(&mut self, mut event: Event) -> Result<(), EngineError> {
@@ -135,7 +140,10 @@ impl RunRecorder {
     }
 
     /// Creates the checkpoint that is due after the last event.
-    fn add_due_checkpoint(&mut self) -> Result<(), EngineError> {
+    fn add_due_checkpoint(
+        &mut self,
+        storing: &mut Option<SnapshotLock>,
+    ) -> Result<(), EngineError> {
         let (Some(due), Some(State::Running)) =
             (self.run().due_checkpoint(), self.run().head.state)
         else {
@@ -145,6 +153,9 @@ impl RunRecorder {
             let what = "the loop needs checkpoints, but this engine creates none".to_owned();
             return Err(EngineError::NoCheckpoint { what });
         };
+        if storing.is_none() {
+            *storing = Some(checkpointer.store().lock_for_storing()?);
+        }
         let checkpoint = checkpointer.checkpoint(self.run(), due)?;
         self.add(Event::Checkpointed(Box::new(checkpoint)))
     }

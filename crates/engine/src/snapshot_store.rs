@@ -1,10 +1,11 @@
 //! The storage of checkpoints: snapshots of workspaces, and files by their digest.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use windlass_kernel::run::CheckpointArtifact;
 use windlass_kernel::{Code, Digest};
-use windlass_workspace::{Merged, PathChange, RestoreMode, TextDiff, TreeId};
+use windlass_workspace::{Merged, PathChange, RestoreMode, SnapshotLock, TextDiff, TreeId};
 
 use crate::error::EngineError;
 
@@ -25,11 +26,28 @@ pub trait SnapshotStore: Send + Sync {
     /// Sets a reference to a snapshot.
     fn set_reference(&self, tree: &TreeId, reference: &str) -> Result<(), EngineError>;
 
-    /// Deletes a reference.
-    fn delete_reference(&self, reference: &str) -> Result<(), EngineError>;
+    /// Deletes references, all or none.
+    fn delete_references(&self, references: &[String]) -> Result<(), EngineError>;
 
-    /// Lists the references.
-    fn references(&self) -> Result<Vec<String>, EngineError>;
+    /// Lists the references, also those that cannot be read.
+    fn references(&self) -> Result<BTreeSet<String>, EngineError>;
+
+    /// Whether the tree of a snapshot exists.
+    fn has_tree(&self, tree: &TreeId) -> Result<bool, EngineError>;
+
+    /// Returns those of the paths that the snapshot's own lists ignore.
+    fn ignored(
+        &self,
+        workspace: &Path,
+        tree: &TreeId,
+        paths: &[PathBuf],
+    ) -> Result<BTreeSet<PathBuf>, EngineError>;
+
+    /// Prevents a purge until what is stored now is recorded.
+    fn lock_for_storing(&self) -> Result<SnapshotLock, EngineError>;
+
+    /// Waits until whatever was stored is recorded, and prevents that more is stored.
+    fn lock_for_deletion(&self) -> Result<SnapshotLock, EngineError>;
 
     /// Lists the paths that differ between two snapshots.
     fn changes(&self, from: &TreeId, to: &TreeId) -> Result<Vec<PathChange>, EngineError>;

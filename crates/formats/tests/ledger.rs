@@ -245,6 +245,9 @@ fn a_run_that_was_rolled_back_goes_on_after_its_end() {
     let summary = check_ledger(text.as_bytes()).unwrap();
     assert_eq!((summary.runs[0].attempts, summary.runs[0].tip), (4, chain.tip()));
     assert_eq!(summary.runs[0].terminal_reason, None);
+    let path = "../../vectors/ledger/rolled_back.jsonl";
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    assert_eq!(text, std::fs::read_to_string(path).unwrap());
     // Neither without the rollback's line, nor with another one.
     assert!(matches!(refusal(&(before.clone() + &added)).problem, LedgerProblem::Broken { .. }));
     let other = line.replace("once more", "something else");

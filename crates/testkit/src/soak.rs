@@ -1,6 +1,10 @@
 //! How much random work a test does: a fixed amount in `cargo xtask check`, and ever more of it, with
 //! fresh seeds, in `cargo xtask soak`.
 
+use std::hash::{BuildHasher as _, Hasher as _, RandomState};
+
+/// The variable in which proptest looks for a seed.
+const PROPERTY_SEED: &str = "PROPTEST_RNG_SEED";
 /// Set by `cargo xtask soak`: `SCALE:SEED`.
 const VARIABLE: &str = "WINDLASS_SOAK";
 
@@ -14,6 +18,25 @@ pub fn rounds(count: u32) -> u32 {
 #[must_use]
 pub fn seed(fixed: u64) -> u64 {
     given().map_or(fixed, |(_, seed)| seed)
+}
+
+/// Returns the seed of a property test: that of proptest's own variable, or a fresh one. It is printed, so
+/// that a test that fails names it.
+#[must_use]
+#[expect(clippy::print_stdout, reason = "the output of a test is shown when it fails")]
+pub fn property_seed() -> u64 {
+    let given = std::env::var(PROPERTY_SEED).ok();
+    let seed = given.map_or_else(
+        || RandomState::new().build_hasher().finish(),
+        |text| text.parse().unwrap_or_else(|_| wrong_seed(&text)),
+    );
+    println!("to repeat it: {PROPERTY_SEED}={seed}");
+    seed
+}
+
+#[expect(clippy::panic, reason = "a test must not use another seed than the one that was given")]
+fn wrong_seed(text: &str) -> ! {
+    panic!("{PROPERTY_SEED} is `{text}`, not a number")
 }
 
 fn given() -> Option<(u32, u64)> {

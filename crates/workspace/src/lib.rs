@@ -22,6 +22,6 @@ pub use git::{
 };
 pub use snapshot::{
     Capture, ChangeKind, Damage, DamagedSnapshot, Entry, EntryMode, Merged, PathChange,
-    RestoreMode, Restored, SNAPSHOT_REFS, SnapshotError, Snapshots, TextDiff,
+    RestoreMode, Restored, SNAPSHOT_REFS, SnapshotError, SnapshotLock, Snapshots, TextDiff,
 };
 pub use walk::{WalkError, WalkedFile, is_private, walk_files};

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use windlass_engine::{PurgeReport, Retention, RollbackPlan, RollbackRequest};
 use windlass_kernel::Code;
 use windlass_kernel::run::CheckpointKind;
-use windlass_views::checkpoints::{CheckpointDiff, CheckpointDocument, CheckpointSummary};
+use windlass_views::checkpoints::{CheckpointDiff, CheckpointSummary};
 use windlass_workspace::{ChangeKind, PathChange, TextDiff};
 
 use crate::args::{CheckpointCommand, CheckpointPurge, CheckpointRollback};
@@ -12,7 +12,7 @@ use crate::commands::run::{open, open_to_read, report};
 use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, Style, sanitize};
 use crate::project::Project;
-use crate::setup::{RunSetup, actor_name};
+use crate::setup::actor_name;
 
 /// The maximum size of a printed diff.
 const DIFF_BYTES_MAX: usize = 4 << 20;
@@ -86,16 +86,18 @@ const fn style_of(kind: CheckpointKind) -> Style {
     }
 }
 
-fn load(setup: &RunSetup, named: &str) -> Result<CheckpointDocument, Failure> {
-    let (trace_id, id) = setup.checkpoints().find(named)?;
-    Ok(setup.checkpoints().load(trace_id, id)?)
-}
-
 fn show(project: &Project, named: &str, output: &Output) -> CommandResult {
     let setup = open_to_read(project, None, output)?;
-    let one = load(&setup, named)?;
+    let (trace_id, id) = setup.checkpoints().find(named)?;
+    let one = setup.checkpoints().load(trace_id, id)?;
+    let stored = setup.engine.has_snapshots(&setup.engine.read(trace_id)?)?;
+    let purged = stored.get(&id) == Some(&false);
     if output.json {
-        output.value(&one)?;
+        let mut value = serde_json::to_value(&one).unwrap_or_default();
+        if let Some(object) = value.as_object_mut() {
+            object.insert("purged".to_owned(), json!(purged));
+        }
+        output.value(&value)?;
         return Ok(0);
     }
     let state = &one.orchestrator_state;
@@ -144,13 +146,20 @@ fn show(project: &Project, named: &str, output: &Output) -> CommandResult {
     if let Some(tree) = workspace.get("tree").and_then(Value::as_str) {
         output.line(&format!("  tree     {tree}"));
     }
-    output.line(&format!("\nroll back: windlass checkpoint rollback {title} --reason TEXT"));
+    if purged {
+        output.line(&output.paint("\npurged: its files are no longer stored", Style::Faint));
+    } else {
+        output.line(&format!("\nroll back: windlass checkpoint rollback {title} --reason TEXT"));
+    }
     Ok(0)
 }
 
 fn diff(project: &Project, from: &str, to: &str, names: bool, output: &Output) -> CommandResult {
     let setup = open_to_read(project, None, output)?;
     let (from, to) = (setup.checkpoints().find(from)?, setup.checkpoints().find(to)?);
+    for (trace_id, id) in [from, to] {
+        setup.engine.require_stored(&setup.engine.read(trace_id)?, id)?;
+    }
     let found = setup.checkpoints().compare(setup.engine.snapshots()?, from, to)?;
     let text = match (&found.trees, names) {
         (Some((from, to)), false) => setup.engine.text_diff(from, to, DIFF_BYTES_MAX)?,
@@ -293,6 +302,9 @@ fn rollback(project: &Project, options: &CheckpointRollback, output: &Output) ->
     };
     let run = setup.engine.roll_back(trace_id, &request)?;
     let code = report(&run, output)?;
+    if let Some(tree) = run.last_rollback.as_ref().and_then(|rollback| rollback.snapshot.as_ref()) {
+        output.note(&format!("the files as they were before are kept in the snapshot {tree}"));
+    }
     // Without --resume the run is meant to wait, so that is a success.
     Ok(if options.resume { code } else { 0 })
 }
@@ -307,6 +319,7 @@ fn plan_json(plan: &RollbackPlan) -> Value {
         "files": plan.changes,
         "changed_by_people": names(&plan.changed),
         "left_alone": names(&plan.left),
+        "unfinished_phase": plan.unfinished,
     })
 }
 
@@ -322,6 +335,12 @@ fn print_plan(plan: &RollbackPlan, output: &Output) {
         output.line(&output.paint("changed since the run left them:", Style::Warn));
         for path in plan.changed.iter().take(NAMED_MAX) {
             output.line(&format!("  {}", sanitize(&path.to_string_lossy())));
+        }
+        if let Some(phase) = &plan.unfinished {
+            output.note(&format!(
+                "phase {} is not done: what it changed cannot be told from your changes",
+                sanitize(phase)
+            ));
         }
         output.note(
             "the rollback is refused unless --force is given; the present files are saved first",
@@ -357,14 +376,18 @@ fn print_purged(purged: &PurgeReport, dry_run: bool, output: &Output) {
     for path in &purged.holds {
         output.line(&sanitize(path));
     }
+    for name in &purged.references {
+        output.line(&sanitize(name));
+    }
     for (run, why) in &purged.left {
         output.note(&format!("skipped {run}: {}", sanitize(why)));
     }
     output.line(&format!(
-        "{} {} checkpoints, {} hold packets, {} files{}",
+        "{} {} checkpoints, {} hold packets, {} snapshots of rollbacks and merges, {} files{}",
         if dry_run { "would delete" } else { "deleted" },
         purged.checkpoints.len(),
         purged.holds.len(),
+        purged.references.len(),
         purged.files,
         if dry_run { String::new() } else { format!(" ({} bytes)", purged.bytes) }
     ));

@@ -49,6 +49,30 @@ fn cost_is_limited() {
     is_exhausted(repo.run(&answers(&[built_once()], &[review("approved")])), "cost");
 }
 
+/// A loop of one phase.
+const SINGLE: &str = "---
+id: single
+title: One phase
+type: loop
+category: test
+version: \"1\"
+on_restart: hold
+budget: { cost: 0.000004 }
+phases:
+  - id: build
+    doer: { agent: builder }
+---
+";
+
+#[test]
+fn a_last_phase_that_costs_too_much_does_not_pass_without_a_person() {
+    let repo = Repo::with_loop("single", SINGLE);
+    let held = repo.run_with(&answers(&[built_once()], &[]), &["--loop", "single"]);
+    let id = is_exhausted(held, "cost");
+    let done = repo.approve(&id).exit(0).json();
+    assert_eq!((&done["outcome"], &done["spent"]["cost_micros"]), (&json!("PASS"), &json!(5)));
+}
+
 #[test]
 fn changed_lines_are_limited() {
     let repo = with_budget("changed_lines: 3");

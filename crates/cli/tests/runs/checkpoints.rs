@@ -1,12 +1,13 @@
 //! Checkpoints from outside: list, show, compare, go back, purge, import; and a binary that is killed
 //! while it goes back.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use windlass_testkit::soak;
 
 use crate::harness::text_of;
+use crate::random::Random;
 use crate::world::{Repo, escalating, id_of};
 
 fn held() -> (Repo, String) {
@@ -178,59 +179,75 @@ phases:
 ---
 ";
 
+/// How many files of [`MANY`] are as the second phase left them, and how many as the first.
+fn of_phases(repo: &Repo) -> (usize, usize) {
+    let of = |phase: &str| {
+        let is = |at: &i32| repo.read(&format!("d/{at}")).starts_with(phase);
+        (1..=400).filter(is).count()
+    };
+    (of("two"), of("one"))
+}
+
 #[test]
 fn a_binary_that_is_killed_while_it_goes_back_leaves_the_old_or_the_new_state() {
+    let seed = soak::seed(0x5eed_0004);
+    let mut random = Random::new(seed);
     let repo = Repo::with_loop("many", MANY);
     let run = ["run", "make many", "--loop", "many", "--by", "ada", "--json"];
     let id = id_of(&repo.windlass(&run).exit(4));
-    let state = |repo: &Repo| {
-        let text = |name: &str| repo.read(&format!("d/{name}"));
-        let (mut old, mut new) = (0, 0);
-        for at in 1..=400 {
-            match text(&at.to_string()).split(' ').next() {
-                Some("two") => old += 1,
-                Some("one") => new += 1,
-                _ => {}
-            }
-        }
-        (old, new)
+    assert_eq!(of_phases(&repo), (399, 0));
+    let roll_back = |to: &str| {
+        let to = format!("{id}/{to}");
+        repo.place.command(&[&["checkpoint", "rollback", &to][..], &WHY].concat())
     };
-    assert_eq!(state(&repo), (399, 0));
+    // And back to where it was, for the next round.
+    let forward = |story: &str| {
+        let done = roll_back("POST_two_v1").output().unwrap();
+        assert!(done.status.success(), "{story}: {}", String::from_utf8_lossy(&done.stderr));
+        repo.windlass(&["queue", "approve", &id, "--by", "ada", "--reason", "on", "--resume"])
+            .exit(4);
+        assert_eq!(of_phases(&repo), (399, 0), "{story}");
+    };
+    // How long it takes on this machine, so that the moments are spread over all of it.
+    let began = Instant::now();
+    assert!(roll_back("POST_one_v1").output().unwrap().status.success());
+    let whole = u64::try_from(began.elapsed().as_micros()).unwrap();
+    assert_eq!(of_phases(&repo), (0, 400));
+    forward("before the first round");
     let (mut before, mut after) = (0, 0);
-    let rounds = u64::from(soak::rounds(12));
-    let mut round = 0;
-    // However slow the machine is, in the end a rollback is done before it is killed.
-    while round < rounds || after == 0 {
-        let wait = if round < rounds { round % 12 } else { round };
-        let to = format!("{id}/POST_one_v1");
-        let line = [&["checkpoint", "rollback", &to][..], &WHY].concat();
-        let mut child = repo.place.command(&line);
+    for round in 0..soak::rounds(10) {
+        let wait = random.below(whole);
+        let story = format!("seed {seed}, round {round}, killed after {wait} of {whole} µs");
+        let mut child = roll_back("POST_one_v1");
         child.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
         let mut child = child.spawn().unwrap();
-        std::thread::sleep(Duration::from_millis(20 + wait * 45));
+        std::thread::sleep(Duration::from_micros(wait));
         child.kill().unwrap();
         child.wait().unwrap();
+        // What completes it may be killed, too.
+        if random.below(2) == 0 {
+            let mut child = repo.place.command(&["recover"]);
+            child.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+            let mut child = child.spawn().unwrap();
+            std::thread::sleep(Duration::from_micros(random.below(whole)));
+            child.kill().unwrap();
+            child.wait().unwrap();
+        }
         let recovered = repo.windlass(&["recover", "--json"]);
-        assert!(matches!(recovered.code, Some(0 | 4)), "{recovered}");
-        let files = state(&repo);
-        let newest = names(&repo, &id).pop().unwrap();
-        let stands = repo.stands(&id);
-        let taken_back = stands["hold"]["trigger"] == "ROLLED_BACK";
-        if taken_back {
-            assert_eq!(files, (0, 400), "round {round}, {newest}");
+        assert!(matches!(recovered.code, Some(0 | 4)), "{story}: {recovered}");
+        let files = of_phases(&repo);
+        if repo.stands(&id)["hold"]["trigger"] == "ROLLED_BACK" {
+            assert_eq!(files, (0, 400), "{story}");
             after += 1;
-            // And back to where it was, for the next round.
-            let to = format!("{id}/POST_two_v1");
-            repo.windlass(&[&["checkpoint", "rollback", &to][..], &WHY].concat()).exit(0);
-            repo.windlass(&["queue", "approve", &id, "--by", "ada", "--reason", "on", "--resume"])
-                .exit(4);
+            forward(&story);
         } else {
-            assert_eq!(files, (399, 0), "round {round}, {newest}");
+            assert_eq!(files, (399, 0), "{story}");
             before += 1;
         }
-        assert_eq!(state(&repo), (399, 0));
         repo.is_whole();
-        round += 1;
+        // The files that show the run are those of the journal, whoever wrote them.
+        repo.windlass(&["export", &id]).exit(0);
     }
-    assert!(after > 0, "never far enough: {before} before, {after} after");
+    repo.windlass(&["checkpoint", "check"]).exit(0);
+    println!("seed {seed}: {before} killed before it began, {after} after");
 }

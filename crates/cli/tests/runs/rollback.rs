@@ -105,3 +105,116 @@ fn a_run_of_the_phases_goes_on_after_it_passed() {
     assert!(terminal(&repo, &id).is_some());
     is_shown(&repo, &id);
 }
+
+#[test]
+fn a_file_that_was_ignored_at_the_checkpoint_is_never_touched() {
+    let repo = Repo::new();
+    repo.write(".gitignore", "*.local\n");
+    repo.commit("ignore what is local");
+    repo.write("dev.local", "my settings\n");
+    // The agent no longer ignores it, so that later checkpoints have it.
+    let rewrites = build(&[sh("echo nothing > .gitignore; echo made > made.local")]);
+    let id = id_of(&repo.run(&answers(&[rewrites], &[review("escalate")])).exit(4));
+    repo.windlass(&["checkpoint", "diff", &format!("{id}/PRE_build"), &format!("{id}/POST_build")])
+        .exit(0)
+        .says("+ dev.local");
+    let to = format!("{id}/PRE_build_v1");
+    let plan =
+        repo.windlass(&["checkpoint", "rollback", &to, "--dry-run", "--json"]).exit(0).json();
+    assert_eq!(plan["left_alone"], json!(["dev.local", "made.local"]));
+    // Whoever changes it meanwhile is not in the way: it is not touched.
+    repo.write("dev.local", "my other settings\n");
+    roll_back(&repo, &to, &[]).exit(0);
+    assert_eq!(repo.read(".gitignore"), "*.local\n");
+    assert_eq!(repo.read("dev.local"), "my other settings\n");
+    assert_eq!(repo.status(), "");
+    // Nor is it touched by the next one, or on the way forward.
+    repo.write("dev.local", "my last settings\n");
+    roll_back(&repo, &format!("{id}/PRE_design_v1"), &["--force"]).exit(0);
+    assert_eq!(repo.read("dev.local"), "my last settings\n");
+    repo.is_whole();
+}
+
+#[test]
+fn after_a_crash_in_a_phase_nothing_is_discarded_unless_forced() {
+    let repo = Repo::new();
+    let path = repo.answers(&twice());
+    let line = ["run", "raise the price", "--json", "--answers", &path, "--by", "ada"];
+    let died = repo.place.run_with("WINDLASS_CRASH_AT", "dispatch.after", &line);
+    assert_eq!(died.code, None, "{died}");
+    assert_eq!(repo.read("hello.txt"), "hello\n");
+    let runs = repo.windlass(&["status", "--json"]).exit(0).json();
+    let id = crate::harness::text_of(&runs[0], "run_id");
+    repo.write("src/price.txt", "price = 2\n");
+    repo.write("notes.txt", "mine\n");
+    let to = format!("{id}/PRE_build_v1");
+    for attempt in 0..2 {
+        let refused = roll_back(&repo, &to, &[]).fails_with(3, "WORKSPACE_CHANGED");
+        for part in ["`src/price.txt`", "`notes.txt`", "phase `build` is not done"] {
+            assert!(refused.stderr.contains(part), "attempt {attempt}: {refused}");
+        }
+        assert_eq!(repo.read("src/price.txt"), "price = 2\n");
+        assert_eq!(repo.read("notes.txt"), "mine\n");
+        // The same once the run waits for a person.
+        repo.windlass(&["recover"]).exit(4);
+    }
+    let forced = roll_back(&repo, &to, &["--force"]).exit(0);
+    let tree = forced.stderr.split("kept in the snapshot ").nth(1).unwrap();
+    let tree = tree.split_whitespace().next().unwrap();
+    assert_eq!(repo.read("src/price.txt"), "price = 1\n");
+    assert!(!repo.root().join("hello.txt").exists(), "what the phase left is gone");
+    repo.git(&["gc", "--quiet", "--prune=now"]);
+    for (path, text) in
+        [("src/price.txt", "price = 2"), ("notes.txt", "mine"), ("hello.txt", "hello")]
+    {
+        assert_eq!(repo.git(&["show", &format!("{tree}:{path}")]), text);
+    }
+    repo.is_whole();
+}
+
+/// A run of two phases and a person; the second phase replaces a folder by a file, or the other way.
+fn replacing(first: &str, second: &str) -> Repo {
+    let text = format!(
+        "---
+id: replacing
+title: Replace a file
+type: loop
+category: test
+version: \"1\"
+on_restart: hold
+phases:
+  - id: one
+    doer: {{ command: [sh, -c, \"{first}; echo '{{}}'\"] }}
+  - id: two
+    needs: [one]
+    doer: {{ command: [sh, -c, \"{second}; echo '{{}}'\"] }}
+  - id: sign
+    needs: [two]
+    doer: {{ person: \"is it good?\" }}
+---
+"
+    );
+    Repo::with_loop("replacing", &text)
+}
+
+#[test]
+fn a_file_of_a_person_in_the_way_refuses_a_rollback_and_is_kept_when_forced() {
+    for (first, second, mine) in
+        [("echo one > b", "rm b", "b/x"), ("mkdir b; echo one > b/x", "rm -r b", "b")]
+    {
+        let repo = replacing(first, second);
+        let run = ["run", "replace it", "--loop", "replacing", "--by", "ada", "--json"];
+        let id = id_of(&repo.windlass(&run).exit(4));
+        repo.write(mine, "mine\n");
+        let to = format!("{id}/POST_one_v1");
+        roll_back(&repo, &to, &[]).fails_with(3, "WORKSPACE_CHANGED").warns(&format!("`{mine}`"));
+        assert_eq!(repo.read(mine), "mine\n");
+        let forced = roll_back(&repo, &to, &["--force"]).exit(0);
+        let theirs = if mine == "b" { "b/x" } else { "b" };
+        assert_eq!(repo.read(theirs), "one\n");
+        let tree = forced.stderr.split("kept in the snapshot ").nth(1).unwrap();
+        let tree = tree.split_whitespace().next().unwrap();
+        assert_eq!(repo.git(&["show", &format!("{tree}:{mine}")]), "mine");
+        repo.is_whole();
+    }
+}

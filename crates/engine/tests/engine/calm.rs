@@ -2,15 +2,19 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Barrier, Mutex};
+use std::time::Duration;
 
 use serde_json::json;
+use windlass_engine::{
+    Assignment, Completion, EngineError, PhaseExecutor, PhaseRecorder, WorkResult,
+};
 use windlass_kernel::State;
 use windlass_kernel::run::plan::{Budget, CheckTiming, Effect, PhaseCondition, Trigger};
 use windlass_kernel::run::{Event, PhaseStatus, Resolution};
 use windlass_testkit::eventually;
 
 use crate::crash::Life;
-use crate::phase_executor::{Act, Piece, except};
+use crate::phase_executor::{Act, FakeExecutor, Piece, except};
 use crate::plans::{
     agent, builtin, check, command, diamond, driver, gate, hold, phase, plan, redo, spine,
 };
@@ -257,6 +261,50 @@ fn time_on_hold_is_not_billed() {
     let run = engine.resume(run.head.trace_id).unwrap();
     assert_eq!(end(&run), ("PASS", "pass"));
     assert!(run.spent.wall_ms < before + 100, "{} after {before}", run.spent.wall_ms);
+}
+
+/// An executor that notes how much time each phase is given.
+struct Timed {
+    inner: FakeExecutor,
+    given: Arc<Mutex<Vec<(String, Option<Duration>)>>>,
+}
+
+impl PhaseExecutor for Timed {
+    fn perform(
+        &self,
+        assignment: &Assignment,
+        recorder: &PhaseRecorder<'_>,
+    ) -> Result<WorkResult<Completion>, EngineError> {
+        self.given.lock().unwrap().push((assignment.phase.id.clone(), assignment.time_left));
+        self.inner.perform(assignment, recorder)
+    }
+}
+
+#[test]
+fn a_second_phase_has_the_time_that_the_first_left() {
+    let world = World::new();
+    let mut plan =
+        plan(vec![phase("one", &[], command(false)), phase("two", &["one"], command(false))]);
+    plan.budget = Budget { wall_ms: Some(10_000), ..Budget::default() };
+    let life = Life::until(None);
+    let clock = world.clone();
+    let during = Arc::new(move |piece: &Piece| {
+        if piece.0 == "one" {
+            clock.pass_ms(4000);
+        }
+    });
+    let oracle = except(&[]);
+    let inner = FakeExecutor { world: world.clone(), life: Arc::clone(&life), oracle, during };
+    let given = Arc::new(Mutex::new(Vec::new()));
+    let executor = Arc::new(Timed { inner, given: Arc::clone(&given) });
+    let repository = Arc::clone(&world.repository) as Arc<_>;
+    let engine = world.engine_of(&world.process(&life), executor, repository);
+    assert_eq!(end(&engine.start(new_run(plan)).unwrap()), ("PASS", "pass"));
+    let given = given.lock().unwrap();
+    let ms = |at: usize| given[at].1.unwrap().as_millis();
+    assert_eq!((given[0].0.as_str(), given[1].0.as_str()), ("one", "two"));
+    assert!((9000..=10_000).contains(&ms(0)), "{given:?}");
+    assert!((5000..=6000).contains(&ms(1)), "{given:?}");
 }
 
 #[test]

@@ -6,11 +6,13 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 use serde_json::json;
 use windlass_kernel::run::plan::{
     CheckTiming, Concurrency, Effect, OnRestart, Phase, PhaseCondition, Plan, RunOutcome, Trigger,
 };
 use windlass_kernel::run::{HoldRequest, PhaseStatus, VoteDecision};
+use windlass_testkit::soak;
 
 use crate::crash::Life;
 use crate::phase_executor::{Act, Piece, well};
@@ -176,7 +178,7 @@ fn check_one(scenario: &Scenario, crashes: &[u32]) -> Result<(), TestCaseError> 
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases * 2 / 5, max_global_rejects: ProptestConfig::default().cases * 16, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases * 2 / 5, max_global_rejects: ProptestConfig::default().cases * 16, failure_persistence: None, rng_seed: RngSeed::Fixed(soak::property_seed()), ..ProptestConfig::default() })]
 
     #[test]
     fn any_plan_ends_whatever_happens(

@@ -198,16 +198,7 @@ impl Snapshots {
     /// A git invocation that lists files that are neither in the index nor ignored.
     fn list_new<'a>(&self, workspace: &'a Workspace) -> Invocation<'a> {
         let git = self.workspace_git(OPERATION, Access::Read, workspace);
-        let mut git =
-            git.args(["ls-files", "--others", "-z", "--exclude-per-directory=.gitignore"]);
-        // The later one has precedence, as in git itself.
-        for list in
-            [&self.user_settings.global_excludes, &workspace.local_excludes].into_iter().flatten()
-        {
-            if list.is_file() {
-                git = git.arg("--exclude-from").arg(list);
-            }
-        }
+        let mut git = self.exclude_options(git.args(["ls-files", "--others", "-z"]), workspace);
         if let Ok(inside) = self.private.strip_prefix(&workspace.top) {
             let mut pattern = b"/".to_vec();
             for byte in inside.as_os_str().as_encoded_bytes() {
@@ -220,6 +211,24 @@ impl Snapshots {
         }
         let prefix = workspace.prefix();
         if prefix.is_empty() { git } else { git.arg("--").arg(os(&prefix)) }
+    }
+
+    /// Adds the lists of ignored files to an invocation of `ls-files`.
+    pub(super) fn exclude_options<'a>(
+        &self,
+        git: Invocation<'a>,
+        workspace: &Workspace,
+    ) -> Invocation<'a> {
+        let mut git = git.arg("--exclude-per-directory=.gitignore");
+        // The later one has precedence, as in git itself.
+        for list in
+            [&self.user_settings.global_excludes, &workspace.local_excludes].into_iter().flatten()
+        {
+            if list.is_file() {
+                git = git.arg("--exclude-from").arg(list);
+            }
+        }
+        git
     }
 
     /// Reads which ignored files the user tracks, when the user's index has changed.

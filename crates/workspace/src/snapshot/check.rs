@@ -72,7 +72,10 @@ impl Snapshots {
     }
 
     /// Whether a tree object exists; its entries are not checked.
-    pub(super) fn has_tree(&self, tree: &TreeId) -> Result<bool, SnapshotError> {
+    ///
+    /// # Errors
+    /// [`SnapshotError`].
+    pub fn has_tree(&self, tree: &TreeId) -> Result<bool, SnapshotError> {
         let git = self.objects_git("look for the snapshot", Access::Read);
         let git = git.args(["cat-file", "-e"]).arg(format!("{tree}^{{tree}}"));
         Ok(git.run()?.code == Some(0))

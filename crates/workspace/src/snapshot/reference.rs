@@ -1,5 +1,6 @@
 //! References: the names under which snapshots are kept.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
@@ -40,14 +41,25 @@ impl Snapshots {
         self.update_ref(&ref_name(reference)?, tree)
     }
 
-    /// Deletes a reference; one that does not exist is no error. Git frees the space of the snapshot at its
-    /// next garbage collection.
+    /// Deletes references. One that does not exist or cannot be read is left out: git cannot delete it. Git
+    /// frees the space of the snapshots at its next garbage collection.
     ///
     /// # Errors
-    /// [`SnapshotError`].
-    pub fn delete_reference(&self, reference: &str) -> Result<(), SnapshotError> {
-        let git = self.refs_git("delete the reference", Access::Write);
-        git.args(["update-ref", "--no-deref", "-d", &ref_name(reference)?]).output()?;
+    /// [`SnapshotError`]; then none is deleted.
+    pub fn delete_references(&self, references: &[String]) -> Result<(), SnapshotError> {
+        let readable: BTreeSet<String> =
+            self.references()?.into_iter().map(|(name, _)| name).collect();
+        let mut input = String::new();
+        for reference in references.iter().filter(|reference| readable.contains(*reference)) {
+            input += "delete ";
+            input += &ref_name(reference)?;
+            input.push('\n');
+        }
+        if input.is_empty() {
+            return Ok(());
+        }
+        let git = self.refs_git("delete the references", Access::Write);
+        git.args(["update-ref", "--no-deref", "--stdin"]).stdin(input).output()?;
         Ok(())
     }
 
@@ -70,6 +82,15 @@ impl Snapshots {
         let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
         let all: Option<Vec<_>> = lines.map(read).collect();
         Ok(all.ok_or_else(|| GitError::unexpected(operation, &bytes))?)
+    }
+
+    /// Lists the names of all references, also of those that cannot be read.
+    ///
+    /// # Errors
+    /// [`SnapshotError`].
+    pub fn reference_names(&self) -> Result<BTreeSet<String>, SnapshotError> {
+        let readable = self.references()?.into_iter().map(|(name, _)| name);
+        Ok(readable.chain(self.reference_files()).collect())
     }
 
     /// The names of all ref files, readable or not.

@@ -1,12 +1,14 @@
 //! Combines a snapshot with some files of another.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 
+use super::capture::records;
 use super::{SnapshotError, Snapshots};
 use crate::TreeId;
-use crate::git::{Access, id_of};
+use crate::git::{Access, id_of, path_of, split_once};
 
 const OPERATION: &str = "add files to the snapshot";
 
@@ -29,13 +31,20 @@ impl Snapshots {
             .args(["read-tree", tree.as_str()])
             .output()
             .map_err(|error| self.explain(&[tree], error))?;
-        let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
         let listed = git(Access::Read)
-            .args(["ls-tree", "-r", "-z", "--full-tree", from.as_str(), "--"])
-            .args(&paths)
+            .args(["ls-tree", "-r", "-z", "--full-tree", from.as_str()])
             .output()
             .map_err(|error| self.explain(&[from], error))?;
-        git(Access::Write).args(["update-index", "-z", "--index-info"]).stdin(listed).output()?;
+        let paths: BTreeSet<&Path> = paths.iter().map(PathBuf::as_path).collect();
+        let mut added = Vec::new();
+        for record in records(&listed) {
+            let path = split_once(record, b'\t').map(|(_, path)| path_of(path));
+            if path.is_some_and(|path| paths.contains(path.as_path())) {
+                added.extend_from_slice(record);
+                added.push(0);
+            }
+        }
+        git(Access::Write).args(["update-index", "-z", "--index-info"]).stdin(added).output()?;
         Ok(id_of(OPERATION, &git(Access::Write).arg("write-tree").output()?)?)
     }
 }

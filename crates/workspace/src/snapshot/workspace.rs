@@ -1,22 +1,16 @@
 //! A folder that is captured and restored.
 
-use std::fs::{self, File, TryLockError};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use windlass_kernel::Digest;
 
+use super::lock::{SnapshotLock, lock_exclusive};
 use super::object_reader::ObjectFormat;
 use super::{SnapshotError, Snapshots};
 use crate::GitError;
 use crate::git::{Access, Invocation, os, path_of};
-
-/// How long to wait for another process that has locked the workspace.
-const LOCK_WAIT: Duration = Duration::from_secs(60);
-/// The pause between two tries.
-const LOCK_PAUSE: Duration = Duration::from_millis(5);
 
 /// A folder that is captured and restored.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,11 +25,6 @@ pub(super) struct Workspace {
     pub local_excludes: Option<PathBuf>,
     /// The suffix of our files for this workspace.
     key: String,
-}
-
-/// An exclusive lock on a workspace, released when it is dropped.
-pub(super) struct WorkspaceLock {
-    _file: File,
 }
 
 fn canonical(folder: &Path) -> Result<PathBuf, SnapshotError> {
@@ -81,22 +70,8 @@ impl Workspace {
     }
 
     /// Locks the workspace; waits while another process has locked it.
-    pub fn lock(&self, private: &Path) -> Result<WorkspaceLock, SnapshotError> {
-        let path = private.join(format!("lock-{}", self.key));
-        let fail = |error: std::io::Error| SnapshotError::file("lock", &path, &error);
-        let file = File::options().create(true).truncate(false).write(true).open(&path);
-        let file = file.map_err(fail)?;
-        let deadline = Instant::now() + LOCK_WAIT;
-        loop {
-            match file.try_lock() {
-                Ok(()) => return Ok(WorkspaceLock { _file: file }),
-                Err(TryLockError::Error(error)) => return Err(fail(error)),
-                Err(TryLockError::WouldBlock) if Instant::now() >= deadline => {
-                    return Err(SnapshotError::Busy(LOCK_WAIT.as_millis()));
-                }
-                Err(TryLockError::WouldBlock) => thread::sleep(LOCK_PAUSE),
-            }
-        }
+    pub fn lock(&self, private: &Path) -> Result<SnapshotLock, SnapshotError> {
+        lock_exclusive(&private.join(format!("lock-{}", self.key)))
     }
 }
 

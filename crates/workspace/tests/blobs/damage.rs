@@ -46,7 +46,7 @@ fn every_changed_bit_is_found() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 4))]
+    #![proptest_config(crate::seed::config(4))]
 
     #[test]
     fn any_other_file_is_found(

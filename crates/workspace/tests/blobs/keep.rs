@@ -9,7 +9,7 @@ use windlass_workspace::StoredBlob;
 use crate::{file_of, files, noise, put, read, store};
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(ProptestConfig::default().cases / 4))]
+    #![proptest_config(crate::seed::config(4))]
 
     #[test]
     fn any_bytes_come_back(bytes in proptest::collection::vec(any::<u8>(), 0..5000)) {

@@ -12,6 +12,8 @@ mod keep;
 mod kill;
 mod plant;
 mod race;
+#[path = "../seed/mod.rs"]
+mod seed;
 
 use std::path::{Path, PathBuf};
 

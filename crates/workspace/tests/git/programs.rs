@@ -318,7 +318,7 @@ fn no_operation_of_snapshots_starts_a_program() {
         say("compare");
         snapshots.restore(&path, &three, &one, RestoreMode::First).unwrap();
         snapshots.set_reference(&three, "run/three").unwrap();
-        snapshots.delete_reference("run/one").unwrap();
+        snapshots.delete_references(&["run/one".to_owned()]).unwrap();
         say("restore");
     }
 }

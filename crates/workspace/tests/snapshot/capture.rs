@@ -209,8 +209,8 @@ fn names_keep_and_forget() {
         let expected = [("run/post".to_owned(), two.clone()), ("run/pre".to_owned(), one.clone())];
         assert_eq!(snapshots.references().unwrap(), expected);
         snapshots.set_reference(&one, "run/post").unwrap();
-        snapshots.delete_reference("run/pre").unwrap();
-        snapshots.delete_reference("run/never").unwrap();
+        snapshots.delete_references(&["run/pre".to_owned()]).unwrap();
+        snapshots.delete_references(&["run/never".to_owned()]).unwrap();
         assert_eq!(snapshots.references().unwrap(), [("run/post".to_owned(), one.clone())]);
         let missing: TreeId = "1".repeat(one.as_str().len()).parse().unwrap();
         snapshots.set_reference(&missing, "run/post").unwrap_err();

@@ -109,7 +109,7 @@ fn nothing_that_a_repository_names_is_started() {
     snapshots.text_diff(&trees[0], &trees[2], &[], 9999).unwrap();
     snapshots.merge(&trees[0], &trees[1], &trees[0]).unwrap();
     snapshots.check().unwrap();
-    snapshots.delete_reference("0").unwrap();
+    snapshots.delete_references(&["0".to_owned()]).unwrap();
     assert!(!mark.exists());
 }
 

@@ -9,5 +9,7 @@ mod kill;
 mod merge;
 mod restore;
 mod roundtrip;
+#[path = "../seed/mod.rs"]
+mod seed;
 mod user;
 mod world;

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use windlass_workspace::{RestoreMode, Restored, SnapshotError};
 
@@ -222,4 +222,57 @@ fn a_large_file_goes_through() {
     world.restore(&small, &large);
     let read = fs::read(world.path().join("large")).unwrap();
     assert!(read.len() as u64 == size && read.starts_with(b"beginning\0"));
+}
+
+#[test]
+fn a_snapshots_own_lists_say_what_is_ignored() {
+    for kind in KINDS {
+        let world = World::new(kind);
+        let snapshots = world.open();
+        world.write(".gitignore", "*.local\n/build/\n");
+        world.write("sub/.gitignore", "!kept.local\nother\n");
+        let then = snapshots.capture(&world.path(), "then").unwrap().tree;
+        world.write(".gitignore", "none\n");
+        world.remove("sub/.gitignore");
+        let ask = ["dev.local", "a.txt", "build/x/y", "sub/kept.local", "sub/other", "x/other"];
+        let ask: Vec<PathBuf> = ask.iter().map(PathBuf::from).collect();
+        let ignored = snapshots.ignored(&world.path(), &then, &ask).unwrap();
+        let ignored: Vec<&str> = ignored.iter().map(|path| path.to_str().unwrap()).collect();
+        assert_eq!(ignored, ["build/x/y", "dev.local", "sub/other"], "{kind:?}");
+        assert!(snapshots.ignored(&world.path(), &then, &[]).unwrap().is_empty());
+        if kind == Kind::Inside {
+            // A list above the workspace counts as it is now: a restore does not change it.
+            std::fs::write(world.project().join(".gitignore"), "*.txt\n").unwrap();
+            let ignored = snapshots.ignored(&world.path(), &then, &ask).unwrap();
+            assert!(ignored.contains(Path::new("a.txt")), "{ignored:?}");
+        }
+        if kind == Kind::Repository {
+            std::fs::create_dir_all(world.project().join(".git/info")).unwrap();
+            std::fs::write(world.project().join(".git/info/exclude"), "a.txt\n").unwrap();
+            let ignored = snapshots.ignored(&world.path(), &then, &ask).unwrap();
+            assert!(ignored.contains(Path::new("a.txt")), "{ignored:?}");
+        }
+    }
+}
+
+#[test]
+fn nothing_is_deleted_while_something_is_stored() {
+    let world = World::new(Kind::Repository);
+    let (one, two) = (world.open(), world.open());
+    let storing = one.lock_for_storing().unwrap();
+    // Others may store at the same time.
+    drop(two.lock_for_storing().unwrap());
+    let (sender, receiver) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let deleting = two.lock_for_deletion().unwrap();
+            sender.send("deleted").unwrap();
+            drop(deleting);
+        });
+        sender.send("stored").unwrap();
+        drop(storing);
+    });
+    assert_eq!(receiver.recv(), Ok("stored"));
+    assert_eq!(receiver.recv(), Ok("deleted"));
+    drop(one.lock_for_storing().unwrap());
 }

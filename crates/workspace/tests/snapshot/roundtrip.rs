@@ -6,9 +6,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestRunner};
+use proptest::test_runner::TestRunner;
 use windlass_workspace::{RestoreMode, TreeId};
 
+use crate::seed;
 use crate::world::{KINDS, Kind, Things, World, empty_folders, git_in, is_ignored};
 
 #[derive(Clone, Debug)]
@@ -237,13 +238,11 @@ fn steps(kind: Kind, steps: &[Vec<Edit>], order: &[prop::sample::Index]) {
 }
 
 fn run(kind: Kind) {
-    let default = Config::default();
-    let config = Config { cases: default.cases / 32, failure_persistence: None, ..default };
     let strategy = (
         prop::collection::vec(edits(), 2..6),
         prop::collection::vec(any::<prop::sample::Index>(), 2..8),
     );
-    TestRunner::new(config)
+    TestRunner::new(seed::config(32))
         .run(&strategy, |(edits, order)| {
             steps(kind, &edits, &order);
             Ok(())

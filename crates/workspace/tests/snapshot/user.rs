@@ -75,12 +75,12 @@ fn what_was_pruned_after_it_was_forgotten_is_captured_anew() {
     world.write("a", "1");
     world.write("d/b", "2");
     let tree = world.capture("x");
-    world.open().delete_reference("x").unwrap();
+    world.open().delete_references(&["x".to_owned()]).unwrap();
     world.git(&["gc", "-q", "--prune=now"]);
     // The private index still names objects that were pruned.
     assert_eq!(world.capture("y"), tree);
     assert_eq!(world.open().check().unwrap(), []);
-    world.open().delete_reference("y").unwrap();
+    world.open().delete_references(&["y".to_owned()]).unwrap();
     world.git(&["gc", "-q", "--prune=now"]);
     world.write("a", "other");
     let other = world.capture("z");

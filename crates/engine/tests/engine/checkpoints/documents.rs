@@ -1,13 +1,17 @@
 //! Every trigger makes its checkpoint, and every field of it is filled.
 
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
+
 use serde_json::{Value, json};
-use windlass_engine::Retention;
+use windlass_engine::{Retention, SnapshotStore as _};
 use windlass_kernel::Code;
 use windlass_kernel::run::plan::Effect;
 use windlass_kernel::run::{CheckpointKind, CheckpointSide};
 use windlass_views::checkpoints::AgentStatus;
 
-use super::{calm, checkpoint, kept, names, snapshots, to, world};
+use super::{calm, checkpoint, engine_with, kept, names, snapshots, to, world};
+use crate::crash::Life;
 use crate::executors::{sh, with_answers};
 use crate::holds::approve;
 use crate::plans::{agent, gate, person, phase, plan};
@@ -198,6 +202,82 @@ fn what_is_old_is_given_up_and_the_rest_still_works() {
     engine.roll_back(trace(&run), &to(checkpoint(&world, &run, "PRE_sign_v1"))).unwrap();
     let lost = calm(&world).check_checkpoints().unwrap();
     assert_eq!(lost, Vec::<String>::new());
+}
+
+#[test]
+fn a_purge_waits_for_a_checkpoint_that_is_being_made() {
+    let world = world();
+    let purges = Arc::new(Mutex::new(Vec::new()));
+    let stored = {
+        let (world, purges) = (world.clone(), Arc::clone(&purges));
+        Arc::new(move || {
+            let (world, (sender, done)) = (world.clone(), channel());
+            purges.lock().unwrap().push(std::thread::spawn(move || {
+                let days =
+                    Retention { days: 0, keep: 0, approved: true, run: None, dry_run: false };
+                calm(&world).purge(&days).unwrap();
+                // Nobody waits for it any more if it had to wait itself.
+                let _ = sender.send(());
+            }));
+            // A purge that does not wait is done now, and the file is gone before it is recorded.
+            let _ = done.recv_timeout(std::time::Duration::from_millis(500));
+        })
+    };
+    let run = engine_with(&world, &Life::until(None), stored).start(new_run(three())).unwrap();
+    for purge in std::mem::take(&mut *purges.lock().unwrap()) {
+        purge.join().unwrap();
+    }
+    let there = snapshots(&world).files().unwrap();
+    let mut recorded = 0;
+    for event in world.events(trace(&run)) {
+        let windlass_kernel::run::Event::Checkpointed(checkpoint) = event else { continue };
+        for artifact in checkpoint.artifacts.values() {
+            assert!(there.contains(&artifact.digest), "{artifact:?}");
+            recorded += 1;
+        }
+    }
+    assert_eq!(recorded, 1);
+    assert!(
+        engine_with(&world, &Life::until(None), Arc::new(|| {}))
+            .has_snapshots(&run)
+            .unwrap()
+            .values()
+            .all(|there| *there)
+    );
+}
+
+#[test]
+fn what_merges_have_stored_is_purged_with_the_run() {
+    let world = world();
+    let engine = calm(&world);
+    let mut plan = kept(plan(vec![
+        phase("start", &[], sh("echo s > start; echo '{}'")),
+        phase("left", &["start"], sh("echo l > left; echo '{}'")),
+        phase("right", &["start"], sh("echo r > right; echo '{}'")),
+    ]));
+    for phase in &mut plan.phases {
+        phase.branch = phase.id != "start";
+    }
+    let run = engine.start(new_run(plan)).unwrap();
+    assert_eq!(end(&run), ("PASS", "pass"), "{:?}", run.ended);
+    let run_id = &run.started.as_ref().unwrap().run_id;
+    let before = snapshots(&world).references().unwrap();
+    assert!(before.contains(&format!("{run_id}/left.1/ours")), "{before:?}");
+    world.pass_ms(5000);
+    // The end of a branch is merged again, which needs its beginning.
+    let names = names(&world, &run);
+    let at = names.iter().position(|name| name == "POST_left_v1").unwrap();
+    let retention =
+        Retention { days: 0, keep: names.len() - at, approved: true, run: None, dry_run: false };
+    let did = engine.purge(&retention).unwrap();
+    assert!(did.checkpoints.iter().any(|one| one.name == "PRE_left_v1"), "{did:?}");
+    let target = checkpoint(&world, &run, "POST_left_v1");
+    let error = engine.roll_back(trace(&run), &to(target)).unwrap_err();
+    assert_eq!(error.code(), Code::CheckpointUnavailable);
+    assert!(error.to_string().ends_with("PRE_left_v1` was purged"), "{error}");
+    let did = engine.purge(&Retention { keep: 0, ..retention }).unwrap();
+    assert!(snapshots(&world).references().unwrap().is_empty());
+    assert!(did.checkpoints.iter().any(|one| one.name == "POST_left_v1"), "{did:?}");
 }
 
 #[test]

@@ -7,7 +7,7 @@ mod documents;
 mod random;
 mod rollback;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use windlass_kernel::run::plan::Plan;
 use windlass_kernel::run::{CheckpointArtifact, Run};
 use windlass_kernel::{CheckpointId, Digest};
 use windlass_runtime::SystemClock;
-use windlass_workspace::{Merged, PathChange, RestoreMode, TextDiff, TreeId};
+use windlass_workspace::{Merged, PathChange, RestoreMode, SnapshotLock, TextDiff, TreeId};
 
 use crate::crash::Life;
 use crate::executors::write;
@@ -55,8 +55,13 @@ pub fn snapshots(world: &World) -> GitSnapshotStore {
 
 /// An engine that keeps checkpoints; its process may die around everything that it keeps.
 pub fn engine(world: &World, life: &Arc<Life>) -> Engine {
+    engine_with(world, life, Arc::new(|| {}))
+}
+
+/// As [`engine`]; `stored` is called after each file that is stored.
+pub fn engine_with(world: &World, life: &Arc<Life>, stored: Arc<dyn Fn() + Send + Sync>) -> Engine {
     let repository = Arc::new(GitRepository::new(world.root().to_owned()));
-    let store = MortalStore { inner: snapshots(world), life: Arc::clone(life) };
+    let store = MortalStore { inner: snapshots(world), life: Arc::clone(life), stored };
     let (root, clock) = (world.root().to_owned(), Arc::new(SystemClock));
     let state = root.join(".windlass");
     let checkpointer = Checkpointer::new(Arc::new(store), clock, root, state);
@@ -126,6 +131,7 @@ pub fn files(root: &Path) -> BTreeMap<PathBuf, (Vec<u8>, bool)> {
 struct MortalStore {
     inner: GitSnapshotStore,
     life: Arc<Life>,
+    stored: Arc<dyn Fn() + Send + Sync>,
 }
 
 impl MortalStore {
@@ -158,12 +164,33 @@ impl SnapshotStore for MortalStore {
         self.around(|| self.inner.set_reference(tree, reference))
     }
 
-    fn delete_reference(&self, reference: &str) -> Result<(), EngineError> {
-        self.inner.delete_reference(reference)
+    fn delete_references(&self, references: &[String]) -> Result<(), EngineError> {
+        self.inner.delete_references(references)
     }
 
-    fn references(&self) -> Result<Vec<String>, EngineError> {
+    fn references(&self) -> Result<BTreeSet<String>, EngineError> {
         self.inner.references()
+    }
+
+    fn has_tree(&self, tree: &TreeId) -> Result<bool, EngineError> {
+        self.inner.has_tree(tree)
+    }
+
+    fn ignored(
+        &self,
+        workspace: &Path,
+        tree: &TreeId,
+        paths: &[PathBuf],
+    ) -> Result<BTreeSet<PathBuf>, EngineError> {
+        self.inner.ignored(workspace, tree, paths)
+    }
+
+    fn lock_for_storing(&self) -> Result<SnapshotLock, EngineError> {
+        self.inner.lock_for_storing()
+    }
+
+    fn lock_for_deletion(&self) -> Result<SnapshotLock, EngineError> {
+        self.inner.lock_for_deletion()
     }
 
     fn changes(&self, from: &TreeId, to: &TreeId) -> Result<Vec<PathChange>, EngineError> {
@@ -202,7 +229,9 @@ impl SnapshotStore for MortalStore {
     }
 
     fn store_file(&self, workspace: &Path, path: &str) -> Result<CheckpointArtifact, EngineError> {
-        self.around(|| self.inner.store_file(workspace, path))
+        let file = self.around(|| self.inner.store_file(workspace, path))?;
+        (self.stored)();
+        Ok(file)
     }
 
     fn files(&self) -> Result<Vec<Digest>, EngineError> {

@@ -1,0 +1,69 @@
+//! Locks between processes.
+
+use std::fs::{File, TryLockError};
+use std::io;
+use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::{SnapshotError, Snapshots};
+
+/// How long to wait for another process.
+const LOCK_WAIT: Duration = Duration::from_secs(60);
+/// How long whatever stores snapshots waits for whatever deletes them.
+const DELETION_WAIT: Duration = Duration::from_secs(600);
+/// The pause between two tries.
+const LOCK_PAUSE: Duration = Duration::from_millis(5);
+/// The file of the lock on all stored snapshots.
+const STORED: &str = "lock-stored";
+
+/// A lock, released when it is dropped.
+#[derive(Debug)]
+pub struct SnapshotLock {
+    _file: File,
+}
+
+/// Locks a file; waits while another process has locked it.
+pub(super) fn lock_exclusive(path: &Path) -> Result<SnapshotLock, SnapshotError> {
+    lock(path, LOCK_WAIT, File::try_lock)
+}
+
+fn lock(
+    path: &Path,
+    wait: Duration,
+    try_lock: impl Fn(&File) -> Result<(), TryLockError>,
+) -> Result<SnapshotLock, SnapshotError> {
+    let fail = |error: io::Error| SnapshotError::file("lock", path, &error);
+    let file = File::options().create(true).truncate(false).write(true).open(path);
+    let file = file.map_err(fail)?;
+    let deadline = Instant::now() + wait;
+    loop {
+        match try_lock(&file) {
+            Ok(()) => return Ok(SnapshotLock { _file: file }),
+            Err(TryLockError::Error(error)) => return Err(fail(error)),
+            Err(TryLockError::WouldBlock) if Instant::now() >= deadline => {
+                return Err(SnapshotError::Busy(wait.as_millis()));
+            }
+            Err(TryLockError::WouldBlock) => thread::sleep(LOCK_PAUSE),
+        }
+    }
+}
+
+impl Snapshots {
+    /// Prevents the deletion of whatever is stored, until what was stored is recorded. Any number of
+    /// processes may hold this lock.
+    ///
+    /// # Errors
+    /// [`SnapshotError::Busy`] while something is being deleted.
+    pub fn lock_for_storing(&self) -> Result<SnapshotLock, SnapshotError> {
+        lock(&self.private.join(STORED), DELETION_WAIT, File::try_lock_shared)
+    }
+
+    /// Excludes all other holders of either lock.
+    ///
+    /// # Errors
+    /// [`SnapshotError::Busy`] while another process holds one.
+    pub fn lock_for_deletion(&self) -> Result<SnapshotLock, SnapshotError> {
+        lock_exclusive(&self.private.join(STORED))
+    }
+}
