@@ -58,6 +58,11 @@ fn read_columns(row: &Row<'_>) -> Result<TraceRow, Unreadable> {
     Ok(row_read)
 }
 
+/// The types of values, as the checksum of a row has them; 0 for none.
+const NUMBER: u8 = 1;
+const TEXT: u8 = 2;
+const BYTES: u8 = 3;
+
 /// The checksum of a row: of each value its type, its length and its bytes.
 fn checksum_of(row: &TraceRow) -> i64 {
     let TraceRow { state, number, redispatches } = row;
@@ -68,9 +73,6 @@ fn checksum_of(row: &TraceRow) -> i64 {
         all.extend_from_slice(&(bytes.map_or(0, <[u8]>::len) as u64).to_be_bytes());
         all.extend_from_slice(bytes.unwrap_or_default());
     };
-    const NUMBER: u8 = 1;
-    const TEXT: u8 = 2;
-    const BYTES: u8 = 3;
     add(BYTES, Some(head.trace_id.0.as_bytes()));
     add(BYTES, Some(state.plan_id.0.as_bytes()));
     add(NUMBER, Some(&number.0.to_be_bytes()));

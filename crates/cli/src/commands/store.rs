@@ -1,7 +1,8 @@
 //! `windlass store`: the journal as a file.
 
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use serde_json::json;
@@ -52,6 +53,8 @@ fn backup(project: &Project, file: &Path, output: &Output) -> CommandResult {
             .hint("`windlass verify` lists what is corrupt; keep the backups that you have"));
     }
     seal_copy(&copy)?;
+    std::fs::set_permissions(&copy, Permissions::from_mode(0o600))
+        .map_err(|error| unwritable(&error))?;
     // A link, unlike a rename, does not replace a file that somebody has made meanwhile.
     std::fs::hard_link(&copy, file).map_err(|error| unwritable(&error))?;
     File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| unwritable(&error))?;

@@ -1,6 +1,7 @@
 //! A journal that is damaged, removed or replaced, and its backups.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::PathBuf;
 
 use crate::harness::{Outcome, Place};
@@ -75,6 +76,8 @@ fn a_backup_is_restored_as_the_guide_says() {
     let place = Place::with_project();
     five_calls(&place);
     place.run(&["store", "backup", "../copy.db"]).exit(0).says("5 traces").says("verified");
+    let mode = fs::metadata(place.base().join("copy.db")).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600, "as the journal");
     place.run(&["store", "backup", "../copy.db"]).fails_with(1, "FILE_UNWRITABLE").warns("exists");
     place.run(&["store", "backup", "../missing/copy.db"]).fails_with(1, "FILE_UNWRITABLE");
     call(&place, "k6", "echo y >> note").exit(0);
@@ -109,7 +112,7 @@ fn damage_that_no_entry_shows_is_found() {
 /// Makes a call, and does something to the journal while its tool runs.
 pub fn during_a_call(place: &Place, change: impl FnOnce(&Place)) -> Outcome {
     std::thread::scope(|scope| {
-        let line = "touch started; until [ -e go ]; do sleep 0.05; done";
+        let line = "echo x >> runs; touch started; until [ -e go ]; do sleep 0.05; done";
         let running = scope.spawn(|| call(place, "k", line));
         while !place.work().join("started").exists() && !running.is_finished() {
             std::thread::yield_now();
@@ -123,16 +126,24 @@ pub fn during_a_call(place: &Place, change: impl FnOnce(&Place)) -> Outcome {
 #[test]
 fn a_live_call_whose_lock_file_is_removed_is_not_taken_over() {
     let place = Place::with_project();
+    let state = |place: &Place| {
+        let ids = place.ids();
+        let [id] = ids.as_slice() else { panic!("{ids:?}") };
+        assert!(place.run(&["trace", "show", id]).exit(0).text().starts_with("EXECUTING"));
+        id.clone()
+    };
     let outcome = during_a_call(&place, |place| {
         fs::remove_dir_all(file(place, ".locks")).unwrap();
         place.run(&["recover"]).exit(0).says("nothing to recover");
-        place.run(&["call", "list"]).exit(0).says("EXECUTING");
+        place.run(&["call", "list", "--held"]).exit(0);
+        state(place);
     });
     outcome.fails_with(1, "STORE_DISPLACED").warns("lock file").warns("hint: ");
-    place.run(&["call", "list", "--all"]).exit(0).says("EXECUTING");
-    // The process has ended, and said so.
+    let id = state(&place);
+    // The process has ended and said so: now it is recovered, as after a crash.
     place.run(&["recover"]);
-    place.run(&["call", "list", "--held"]).exit(0).says("k");
+    place.run(&["call", "list", "--held"]).exit(0).says(&id);
+    assert_eq!(place.read("runs"), "x\n", "it ran once");
     place.run(&["verify"]).exit(0);
 }
 
