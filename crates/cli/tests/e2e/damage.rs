@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 
 use crate::harness::{Outcome, Place};
@@ -117,9 +118,12 @@ pub fn during_a_call(place: &Place, change: impl FnOnce(&Place)) -> Outcome {
         while !place.work().join("started").exists() && !running.is_finished() {
             std::thread::yield_now();
         }
-        change(place);
+        let changed = catch_unwind(AssertUnwindSafe(|| change(place)));
+        // Also if the test has failed: the call waits for it.
         place.write("go", "");
-        running.join().unwrap()
+        let outcome = running.join().unwrap();
+        changed.unwrap_or_else(|failed| resume_unwind(failed));
+        outcome
     })
 }
 
@@ -134,7 +138,7 @@ fn a_live_call_whose_lock_file_is_removed_is_not_taken_over() {
     };
     let outcome = during_a_call(&place, |place| {
         fs::remove_dir_all(file(place, ".locks")).unwrap();
-        place.run(&["recover"]).exit(0).says("nothing to recover");
+        place.run(&["recover"]).exit(0).says("in use by a live process");
         place.run(&["call", "list", "--held"]).exit(0);
         state(place);
     });

@@ -4,10 +4,9 @@
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use windlass_testkit::soak;
+use windlass_testkit::{Random, soak};
 
 use crate::harness::text_of;
-use crate::random::Random;
 use crate::world::{Repo, escalating, id_of};
 
 fn held() -> (Repo, String) {

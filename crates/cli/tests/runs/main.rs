@@ -32,9 +32,6 @@ mod packets;
 mod phases;
 mod purge;
 mod queue;
-#[path = "../kill/random.rs"]
-#[expect(dead_code, reason = "it is shared, and not all of it is needed here")]
-mod random;
 mod recover;
 mod repository;
 mod reviewed;

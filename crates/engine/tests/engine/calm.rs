@@ -263,10 +263,13 @@ fn time_on_hold_is_not_billed() {
     assert!(run.spent.wall_ms < before + 100, "{} after {before}", run.spent.wall_ms);
 }
 
+/// The time that each phase was given.
+type Given = Arc<Mutex<Vec<(String, Option<Duration>)>>>;
+
 /// An executor that notes how much time each phase is given.
 struct Timed {
     inner: FakeExecutor,
-    given: Arc<Mutex<Vec<(String, Option<Duration>)>>>,
+    given: Given,
 }
 
 impl PhaseExecutor for Timed {

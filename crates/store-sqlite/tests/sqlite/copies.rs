@@ -37,7 +37,10 @@ fn a_copy_has_all_that_is_committed_and_no_leases() {
             assert_reads_back(copy, call, 3);
             assert_eq!(copy.load_state(call.trace_id).unwrap().holder, None);
         }
-        assert_eq!(copy.list_redispatches(held.trace_id).unwrap(), [redispatch.clone()]);
+        assert_eq!(
+            copy.list_redispatches(held.trace_id).unwrap(),
+            std::slice::from_ref(&redispatch)
+        );
         assert!(copy.load_idempotency(&held.slot()).unwrap().is_some());
     };
     check(&copy);

@@ -69,8 +69,7 @@ fn a_process_that_ends_with_a_lease_leaves_its_lock_file() {
     let place = Place::new();
     let call = fixture(1).call(Ending::Completed);
     let store = place.open();
-    let lease = store.append(call.create(3, After::Keep)).unwrap().lease.unwrap();
-    drop(lease);
+    store.append(call.create(3, After::Keep)).unwrap().lease.unwrap();
     drop(store);
     let [file] = place.locks().try_into().unwrap();
     fs::remove_file(&file).unwrap();

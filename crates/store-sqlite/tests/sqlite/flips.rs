@@ -76,13 +76,16 @@ fn is_damaged(store: &dyn Store) -> bool {
     verifier.damaged || scanned.is_err() || store.check().map_or(true, |found| !found.is_empty())
 }
 
+/// What a store answers about one trace.
+type TraceAnswers = (TraceState, Vec<Record>, Vec<Redispatch>, Option<ReplayPoint>);
+
 /// Everything that a store answers.
 #[derive(Debug, PartialEq)]
 struct Answers {
     open: Vec<TraceState>,
     all: Vec<TraceState>,
     counts: Counts,
-    traces: Vec<(TraceState, Vec<Record>, Vec<Redispatch>, Option<ReplayPoint>)>,
+    traces: Vec<TraceAnswers>,
     keys: Vec<Option<IdempotencyRecord>>,
 }
 
