@@ -51,7 +51,8 @@ pub fn find_key(
     let unindexed = candidates.numbers.into_iter().filter(|number| *number > upto);
     let key = (slot, KeyHash::of(slot));
     let mut found = find_known_key(connection, key, unindexed)?;
-    let mut unknown = candidates.unknown_from.max(upto.next());
+    // A trace that this process knows may have reserved the key since, in another process.
+    let mut unknown = upto.next();
     let reserves = |entry: &StoredEntry<'_>| {
         entry.fields.is_ok_and(|fields| fields.reserved_names() == Some(slot_names(slot)))
     };

@@ -246,7 +246,9 @@ impl<'a> ToolCaller<'a> {
         if let Some(hold) = &report.hold {
             let question = format!("{}: {}", report.tool, hold.reason);
             let (call, usage) = (report.trace_id, Usage::default());
-            let evidence = serde_json::to_value(&hold.view).unwrap_or_default();
+            let mut evidence = serde_json::to_value(&hold.view).unwrap_or_default();
+            // The hold is the run's own.
+            drop(evidence.as_object_mut().map(|view| view.remove("run")));
             return Ok(WorkResult::Waiting { call, evidence, question, usage });
         }
         self.streak().ended(report.state);
