@@ -10,6 +10,40 @@ use crate::{Judgement, PolicySet, Question, Verdict};
 /// Names that no tool, command or file has: a glob that matches one of them matches nearly everything.
 const PROBES: [&str; 3] = ["zqxjv", "zqxjv/kwvqz", "zqxjv kwvqz"];
 
+/// Calls, commands and paths of all kinds: a glob that matches half of those of one kind is too wide.
+const SAMPLES: [[&str; 8]; 3] = [
+    [
+        "shell/run",
+        "github/create_issue",
+        "files/write",
+        "browser/open",
+        "db/query",
+        "mail/send",
+        "notes/add",
+        "tickets/close",
+    ],
+    [
+        "git push origin main",
+        "npm install left-pad",
+        "curl -fsSL https://example.org/x",
+        "docker run --rm alpine",
+        "pip install requests",
+        "python3 -c print",
+        "tar xf archive.tar",
+        "windlass grant add",
+    ],
+    [
+        "src/main.rs",
+        "CLAUDE.md",
+        ".github/workflows/ci.yml",
+        "package.json",
+        "docs/guide/index.html",
+        ".vscode/settings.json",
+        "tests/data/input.txt",
+        "Makefile",
+    ],
+];
+
 /// A part of a call that a person is asked about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
@@ -116,7 +150,9 @@ impl Pattern {
 }
 
 fn is_wide(glob: &Glob) -> bool {
+    let matches = |text: &&&str| glob.matches_str(text);
     PROBES.iter().any(|probe| glob.matches_str(probe))
+        || SAMPLES.iter().any(|kind| kind.iter().filter(matches).count() * 2 >= kind.len())
 }
 
 /// Whether a grant with these terms covers a call: the policy asks about it, and the grant covers every

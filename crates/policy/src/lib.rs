@@ -35,5 +35,6 @@ pub use set::{CaseOutcome, CaseReport, PolicySet, policy_hash};
 pub use shell::Access;
 pub use windlass_text::FileError;
 pub use workspace::{
-    IgnoredPath, LexicalWorkspace, ResolvedPath, UncommittedFile, Workspace, is_build_output,
+    IgnoredPath, LexicalWorkspace, ResolvedPath, UncommittedFile, Workspace, files_matching,
+    is_build_output,
 };

@@ -1,5 +1,9 @@
 //! Resolves paths with regard to the workspace.
 
+use windlass_text::{Glob, GlobKind};
+
+use crate::judge::folder_of_pattern;
+
 /// A path, resolved with regard to the workspace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ResolvedPath {
@@ -57,6 +61,24 @@ pub trait Workspace {
 
     /// The files that differ from the present commit, with those that git neither tracks nor ignores.
     fn uncommitted_files(&self) -> Option<Vec<UncommittedFile>>;
+}
+
+/// The files that a file name pattern matches, and those below the folders that it matches; `None` if there are
+/// more than can be looked at.
+#[must_use]
+pub fn files_matching(workspace: &dyn Workspace, pattern: &str) -> Option<Vec<String>> {
+    let start = folder_of_pattern(pattern);
+    let ResolvedPath::Inside(folder) = workspace.resolve(start) else { return Some(Vec::new()) };
+    let tail = pattern.strip_prefix(start).unwrap_or(pattern).trim_start_matches('/');
+    let files = workspace.files_below(&folder)?;
+    let Ok(glob) = Glob::new(tail, GlobKind::Path) else { return Some(files) };
+    let matches = |file: &String| {
+        let below = if folder == "." { Some(file.as_str()) } else { file.strip_prefix(&folder) };
+        let names: Vec<&str> = below.unwrap_or(file).trim_start_matches('/').split('/').collect();
+        (1..=names.len())
+            .any(|count| glob.matches_str(&names.get(..count).unwrap_or_default().join("/")))
+    };
+    Some(files.into_iter().filter(matches).collect())
 }
 
 /// Names of files and folders that a build makes again; a `*` at an end stands for any text.
@@ -326,6 +348,18 @@ impl Workspace for LexicalWorkspace {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pattern_stands_for_files_and_for_what_is_in_folders() {
+        let names = ["new/a.yml", "new/sub/b.yml", "new/c.txt", "d.yml", "other/e"];
+        let workspace = names.iter().fold(LexicalWorkspace::default(), |w, name| w.with_file(name));
+        let matching = |pattern: &str| files_matching(&workspace, pattern).unwrap();
+        assert_eq!(matching("new/*"), ["new/a.yml", "new/sub/b.yml", "new/c.txt"]);
+        assert_eq!(matching("new/*.yml"), ["new/a.yml"]);
+        assert_eq!(matching("*.yml"), ["d.yml"]);
+        assert_eq!(matching("n?w"), ["new/a.yml", "new/sub/b.yml", "new/c.txt"]);
+        assert_eq!(matching("/etc/*"), Vec::<String>::new());
+    }
 
     #[test]
     fn paths_are_resolved_by_text_alone() {

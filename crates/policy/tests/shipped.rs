@@ -179,6 +179,21 @@ fn a_line_over_its_limits_is_denied() {
 }
 
 #[test]
+fn a_line_that_is_missing_or_no_text_or_has_a_nul_is_refused_as_such() {
+    for (args, reason) in [
+        (json!({}), "the argument `line`, the shell line, is missing"),
+        (json!({ "line": ["ls"] }), "the argument `line`, the shell line, is not text"),
+        (json!({ "line": "ls \0" }), "a command cannot contain a NUL character"),
+    ] {
+        let question = Question { args, ..question("run", "") };
+        let judgement = SET.judge(&question, &LexicalWorkspace::default());
+        assert_eq!(judgement.verdict, Verdict::Deny);
+        assert_eq!(judgement.code, Some(windlass_kernel::Code::RequestInvalid));
+        assert_eq!(judgement.reason, reason);
+    }
+}
+
+#[test]
 fn a_reason_is_one_line() {
     let set = shipped();
     for line in ["cat '.env\n\u{1b}[2J'", "cat '/etc\nx'", "'a\nb'", "echo x > '/a\nb'"] {

@@ -2,19 +2,28 @@
 
 use std::collections::BTreeSet;
 
+use crate::redactor::SECRET_BYTES_MIN;
+
 /// The minimum length of a line of a value that is looked for by itself.
 const LINE_BYTES_MIN: usize = 16;
 
 const STANDARD: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 const URL_SAFE: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// All forms of a value.
+/// The forms of a value in text.
 pub(crate) fn forms(value: &str) -> BTreeSet<Vec<u8>> {
-    let mut forms = BTreeSet::from([value.as_bytes().to_vec()]);
+    let mut forms = digits(value);
+    forms.insert(value.as_bytes().to_vec());
     let lines = value.lines().map(str::trim).filter(|line| line.len() >= LINE_BYTES_MIN);
     forms.extend(lines.map(|line| line.as_bytes().to_vec()));
-    let (lower, upper) = (hex(value, HexCase::Lower), hex(value, HexCase::Upper));
-    forms.extend([lower.into_bytes(), upper.into_bytes()]);
+    // Decoded text has no backslashes.
+    let bare = value.replace('\\', "");
+    if bare.len() >= SECRET_BYTES_MIN {
+        forms.insert(bare.into_bytes());
+    }
+    let units: Vec<u16> = value.encode_utf16().collect();
+    forms.insert(units.iter().flat_map(|unit| unit.to_le_bytes()).collect());
+    forms.insert(units.iter().flat_map(|unit| unit.to_be_bytes()).collect());
     for case in [HexCase::Lower, HexCase::Upper] {
         let percent = percent(value, case);
         forms.insert(percent.replace("%20", "+").into_bytes());
@@ -24,6 +33,14 @@ pub(crate) fn forms(value: &str) -> BTreeSet<Vec<u8>> {
     let json = json.get(1..json.len().saturating_sub(1)).unwrap_or_default();
     forms.extend([json, &json.replace('/', "\\/")].map(|form| form.as_bytes().to_vec()));
     forms.insert(ascii_json(json).into_bytes());
+    forms
+}
+
+/// The forms of a value in digits, which blanks and line ends can stand between.
+pub(crate) fn digits(value: &str) -> BTreeSet<Vec<u8>> {
+    let cases = [HexCase::Lower, HexCase::Upper];
+    let mut forms: BTreeSet<Vec<u8>> =
+        cases.into_iter().map(|case| hex(value, case).into_bytes()).collect();
     for alphabet in [STANDARD, URL_SAFE] {
         for alignment in 0..3 {
             base64(value.as_bytes(), alphabet, alignment, &mut forms);

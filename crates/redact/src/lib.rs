@@ -4,6 +4,7 @@
 //! Takes bytes and returns bytes; reads no file, no environment and no clock. What is executed, compared
 //! or hashed must not be passed through it: use [`Redactor::find`] there, and refuse.
 
+mod decode;
 mod encodings;
 mod matcher;
 mod redactor;

@@ -7,13 +7,19 @@ use std::sync::OnceLock;
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 use serde_json::Value;
 
-use crate::encodings::forms;
+use crate::decode::{Decoded, has_escapes};
+use crate::encodings::{digits, forms};
 use crate::matcher::{LOOK_BYTES, Matcher};
 use crate::shapes::{SHAPES, Shape};
 use crate::stream::{Span, Stream};
 
 /// The minimum length of a known secret; shorter values occur too often by chance.
 pub const SECRET_BYTES_MIN: usize = 6;
+
+/// How many bytes each byte of a value can be written with that is found: `\\u0073`.
+const ESCAPE_BYTES_MAX: usize = 7;
+/// The same for a digit, with blanks.
+const DIGIT_BYTES_MAX: usize = 2;
 
 /// What a text contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,10 +34,42 @@ pub enum Finding<'a> {
 #[derive(Default)]
 pub struct Redactor {
     names: Vec<String>,
-    /// For each form of a value, the index of its name.
-    forms: Vec<usize>,
-    values: Option<AhoCorasick>,
+    /// All forms of all values.
+    forms: Search,
+    /// Those in digits.
+    digits: Search,
     longest: usize,
+}
+
+/// A search for forms of values.
+#[derive(Default)]
+struct Search {
+    /// For each form, the index of its name.
+    of: Vec<usize>,
+    /// `None` if there are no forms.
+    automaton: Option<AhoCorasick>,
+}
+
+impl Search {
+    fn new(forms: Vec<(usize, Vec<u8>)>) -> Self {
+        let (of, texts): (Vec<usize>, Vec<Vec<u8>>) = forms.into_iter().unzip();
+        let build = || {
+            AhoCorasick::builder()
+                .match_kind(MatchKind::Standard)
+                .kind(Some(AhoCorasickKind::ContiguousNFA))
+                .build(&texts)
+        };
+        // Only more than 2^31 bytes of values cannot be built.
+        let automaton = if texts.is_empty() { None } else { build().ok() };
+        Self { of, automaton }
+    }
+
+    /// The forms in a text, each with the index of its name.
+    fn find<'a>(&'a self, text: &'a [u8]) -> impl Iterator<Item = (Range<usize>, usize)> + 'a {
+        let found =
+            self.automaton.iter().flat_map(move |search| search.find_overlapping_iter(text));
+        found.filter_map(|found| Some((found.range(), *self.of.get(found.pattern().as_usize())?)))
+    }
 }
 
 impl fmt::Debug for Redactor {
@@ -71,26 +109,25 @@ impl Redactor {
     #[must_use]
     pub fn new(known: impl IntoIterator<Item = (String, String)>) -> Self {
         let mut redactor = Self::default();
-        let mut texts: Vec<Vec<u8>> = Vec::new();
+        let (mut all, mut in_digits) = (Vec::new(), Vec::new());
         for (name, value) in known {
             if value.len() < SECRET_BYTES_MIN {
                 continue;
             }
+            let at = redactor.names.len();
+            redactor.longest = redactor.longest.max(value.len().saturating_mul(ESCAPE_BYTES_MAX));
             for form in forms(&value) {
                 redactor.longest = redactor.longest.max(form.len());
-                redactor.forms.push(redactor.names.len());
-                texts.push(form);
+                all.push((at, form));
+            }
+            for form in digits(&value) {
+                redactor.longest = redactor.longest.max(form.len().saturating_mul(DIGIT_BYTES_MAX));
+                in_digits.push((at, form));
             }
             redactor.names.push(name);
         }
-        if !texts.is_empty() {
-            let built = AhoCorasick::builder()
-                .match_kind(MatchKind::Standard)
-                .kind(Some(AhoCorasickKind::ContiguousNFA))
-                .build(&texts);
-            // Only more than 2^31 bytes of values cannot be built.
-            redactor.values = built.ok();
-        }
+        redactor.forms = Search::new(all);
+        redactor.digits = Search::new(in_digits);
         redactor
     }
 
@@ -99,18 +136,32 @@ impl Redactor {
         self.longest.max(LOOK_BYTES)
     }
 
+    /// The values in a text: as it is, without escapes, and in digits without what stands between them.
+    fn values_in(&self, text: &[u8]) -> Vec<(Range<usize>, usize)> {
+        let mut found: Vec<_> = self.forms.find(text).collect();
+        if self.names.is_empty() {
+            return found;
+        }
+        let decoded = Decoded::new(text);
+        let place = |decoded: &Decoded, (range, at)| Some((decoded.source(text, range)?, at));
+        if has_escapes(text) {
+            found.extend(self.forms.find(&decoded.bytes).filter_map(|one| place(&decoded, one)));
+        }
+        let compact = decoded.compact();
+        found.extend(self.digits.find(&compact.bytes).filter_map(|one| place(&compact, one)));
+        found
+    }
+
     /// The secrets that begin in `within`, by their beginning, longest first. What is the value of a
     /// known secret comes before what only looks like one.
     pub(crate) fn spans(&self, text: &[u8], within: Range<usize>) -> Vec<Span<'_>> {
         let mut spans: Vec<Span<'_>> = Vec::new();
-        if let Some(values) = &self.values {
-            for found in values.find_overlapping_iter(text) {
-                let (start, end) = (found.start(), found.end());
-                let name = self.forms.get(found.pattern().as_usize());
-                let name = name.and_then(|at| self.names.get(*at));
-                if let (Some(name), true) = (name, within.contains(&start)) {
-                    spans.push(Span { start, end, tail: None, name, is_value: true });
-                }
+        for (place, at) in self.values_in(text) {
+            let Range { start, end } = place;
+            // What is longer than what is held back would be found in some chunks only.
+            let fits = end.saturating_sub(start) <= self.held_bytes();
+            if let Some(name) = self.names.get(at).filter(|_| fits && within.contains(&start)) {
+                spans.push(Span { start, end, tail: None, name, is_value: true });
             }
         }
         let mut matcher = Matcher::default();

@@ -71,6 +71,89 @@ fn other_encodings_are_found() {
     }
 }
 
+/// Ways to write a value, each with every byte escaped.
+fn escaped_forms(value: &str) -> Vec<String> {
+    let bytes = |write: fn(u8) -> String| value.bytes().map(write).collect::<String>();
+    let units = |write: fn(u16) -> String| value.encode_utf16().map(write).collect::<String>();
+    vec![
+        bytes(|byte| format!("%{byte:02X}")),
+        bytes(|byte| format!("%{byte:02x}")),
+        bytes(|byte| format!("\\x{byte:02x}")),
+        bytes(|byte| format!("\\x{byte:02X}")),
+        bytes(|byte| format!("\\{byte:03o}")),
+        units(|unit| format!("\\u{unit:04x}")),
+        units(|unit| format!("\\u{unit:04X}")),
+        units(|unit| format!("\\\\u{unit:04x}")),
+        bytes(|byte| if byte % 2 == 0 { format!("%{byte:02x}") } else { format!("%{byte:02X}") }),
+        bytes(|byte| format!("{byte:02x} ")).trim_end().to_owned(),
+        bytes(|byte| format!("{byte:02X}:")).trim_end_matches(':').to_owned(),
+        bytes(|byte| format!("{byte:02x}\n")).trim_end().to_owned(),
+    ]
+}
+
+#[test]
+fn escapes_of_every_byte_are_found() {
+    for value in [VALUE, "s3cr3tvalue", "back\\slash\\es", "ann 🦀 crab"] {
+        let redactor = Redactor::new([("T".to_owned(), value.to_owned())]);
+        for form in escaped_forms(value) {
+            let text = format!("a={form};b");
+            let found = redactor.redacted(&text);
+            assert!(found.contains("[redacted:T];b"), "{value} {form} {found}");
+            assert!(
+                found.trim_start_matches("a=").trim_start_matches('\\').starts_with('['),
+                "{found}"
+            );
+        }
+    }
+    // Half of it escaped, as a person would write it.
+    let redactor = Redactor::new([("T".to_owned(), "s3cr3tvalue".to_owned())]);
+    for text in
+        ["s%33cr%33tvalue", "\\u0073\\u0033cr3tvalue", "s3cr\\x33tv%61lue", "s3cr3t\\valu\\u0065"]
+    {
+        assert_eq!(redactor.redacted(text), "[redacted:T]", "{text}");
+        assert!(redactor.find_text(text).is_some(), "{text}");
+    }
+    for text in ["s%33cr%3tvalue", "s3cr 3tvalue", "s3cr3t:value", "%73%33%63%72%33"] {
+        assert_eq!(redactor.redacted(text), text, "{text}");
+    }
+}
+
+#[test]
+fn utf_16_is_found() {
+    let units: Vec<u16> = VALUE.encode_utf16().collect();
+    for bytes in [
+        units.iter().flat_map(|unit| unit.to_le_bytes()).collect::<Vec<u8>>(),
+        units.iter().flat_map(|unit| unit.to_be_bytes()).collect(),
+    ] {
+        let redactor = redactor();
+        let mut stream = redactor.stream();
+        stream.push(&bytes);
+        assert_eq!(stream.finish(), b"[redacted:TOKEN]");
+    }
+}
+
+#[test]
+fn wrapped_base64_is_found() {
+    let value = "0123456789abcdefghijklmnopqrstuvwxyz".repeat(4);
+    let redactor = Redactor::new([("T".to_owned(), value.clone())]);
+    for width in [19, 60, 64, 76] {
+        for (end, before) in [("\n", ""), ("\r\n", "x: "), ("\\n", "{"), ("\n  ", "")] {
+            let encoded = STANDARD.encode(&value);
+            let lines: Vec<&str> = encoded
+                .as_bytes()
+                .chunks(width)
+                .map(|line| std::str::from_utf8(line).unwrap())
+                .collect();
+            let text = format!("{before}{}", lines.join(end));
+            assert_eq!(
+                redactor.redacted(&text),
+                format!("{before}[redacted:T]"),
+                "{width} {end:?}"
+            );
+        }
+    }
+}
+
 #[test]
 fn lines_of_a_value_are_found_by_themselves() {
     let redactor =
@@ -176,6 +259,9 @@ proptest! {
         parts in proptest::collection::vec(prop_oneof![
             Just(VALUE.to_owned()),
             Just(STANDARD.encode(VALUE)),
+            proptest::sample::select(escaped_forms(VALUE)),
+            Just(STANDARD.encode(VALUE).replace('h', "h\n")),
+            "[%\\\\u0-9 :]{0,12}",
             Just(format!("gh{}{}", "p_", "aB3".repeat(13))),
             Just(format!("-----BEGIN {} KEY-----\n", "PRIVATE")),
             Just(format!("-----END {} KEY-----\n", "PRIVATE")),

@@ -1,5 +1,6 @@
 //! What commands do to files beyond the words that name them: tables, and the facts they lead to.
 
+use super::fed;
 use super::git::{self, git};
 use crate::shell::{Access, Word, options};
 use crate::{Workspace, is_build_output};
@@ -69,6 +70,12 @@ const READERS: &[&str] = &[
     "base64",
     "shellcheck",
     "zcat",
+    "shuf",
+    "rev",
+    "less",
+    "iconv",
+    "yes",
+    "yq",
 ];
 /// Subcommands of git that only read.
 const GIT_READERS: &[&str] = &[
@@ -146,7 +153,10 @@ pub(super) fn has_option(words: &[Word], letters: &str, long: &[&str]) -> bool {
 /// How a command uses the files it names, if that is certain.
 pub(super) fn access(words: &[Word]) -> Option<Access> {
     let (name, rest) = split(words)?;
-    let reads = READERS.contains(&name)
+    if name == "xargs" {
+        return access(fed::started(words)?);
+    }
+    let reads = READERS.contains(&name) && !(name == "yq" && has_option(rest, "i", &["--inplace"]))
         || git(words).is_some_and(|(command, _)| GIT_READERS.contains(&command))
         || name == "sed" && !has_option(rest, "i", &["--in-place"])
         || name == "find" && only_reads(rest);
@@ -182,14 +192,7 @@ pub(super) fn trees(words: &[Word]) -> Vec<&str> {
         return Vec::new();
     }
     match name {
-        "find" => {
-            let starts: Vec<&str> = rest
-                .iter()
-                .map(|word| word.text.as_str())
-                .take_while(|text| !text.starts_with(['-', '(', '!']))
-                .collect();
-            if starts.is_empty() { vec!["."] } else { starts }
-        }
+        "find" => starts(rest),
         "mv" | "ln" | "cp" | "rm" | "chmod" | "gzip" | "gunzip" | "zcat" | "diff" => {
             operands(rest).collect()
         }
@@ -199,6 +202,13 @@ pub(super) fn trees(words: &[Word]) -> Vec<&str> {
             if named.len() < 2 && name != "tar" { vec!["."] } else { named }
         }
     }
+}
+
+/// The folders that a `find` starts in.
+pub(super) fn starts(rest: &[Word]) -> Vec<&str> {
+    let texts = rest.iter().map(|word| word.text.as_str());
+    let starts: Vec<&str> = texts.take_while(|text| !text.starts_with(['-', '(', '!'])).collect();
+    if starts.is_empty() { vec!["."] } else { starts }
 }
 
 /// The names that `gunzip` gives to the files that it unpacks.
@@ -226,19 +236,28 @@ fn unpacked(words: &[Word], workspace: &dyn Workspace) -> Option<Vec<String>> {
     Some(made)
 }
 
-/// The names that a command gives to files in another folder.
-pub(super) fn copies(words: &[Word], workspace: &dyn Workspace) -> Vec<String> {
-    if let Some(unpacked) = unpacked(words, workspace) {
-        return unpacked;
-    }
+/// The operands of a command that copies or moves files: the sources and the targets.
+fn copied(words: &[Word]) -> Option<(Vec<&str>, Vec<&str>)> {
     let moved = git(words).filter(|(command, _)| *command == "mv");
     let copier = split(words).filter(|(name, _)| COPIERS.contains(name));
-    let Some((_, rest)) = moved.or(copier) else { return Vec::new() };
+    let (_, rest) = moved.or(copier)?;
     let mut sources: Vec<&str> = operands(rest).collect();
     let mut targets = options::values(rest, "t", &["--target-directory"]);
     if targets.is_empty() {
         targets.extend(sources.pop());
     }
+    Some((sources, targets))
+}
+
+/// The names that a command gives to files in another folder.
+pub(super) fn copies(words: &[Word], workspace: &dyn Workspace) -> Vec<String> {
+    if let Some(unpacked) = unpacked(words, workspace) {
+        return unpacked;
+    }
+    if let Some((_, rest)) = split(words).filter(|(name, _)| *name == "split") {
+        return operands(rest).map(|prefix| format!("{prefix}aa")).collect();
+    }
+    let Some((sources, targets)) = copied(words) else { return Vec::new() };
     let mut made = Vec::new();
     for target in targets {
         let target = target.trim_end_matches('/');
@@ -265,7 +284,9 @@ pub(super) fn removed(words: &[Word]) -> Vec<(String, Option<String>)> {
     let Some((name, rest)) = split(words) else { return Vec::new() };
     match name {
         // What is moved away from the workspace is gone for it.
-        "mv" if operands(rest).last().is_some_and(|target| target.starts_with('/')) => {
+        "mv" if copied(words)
+            .is_some_and(|(_, targets)| targets.iter().any(|target| target.starts_with('/'))) =>
+        {
             operands(rest).map(|path| (path.to_owned(), None)).collect()
         }
         "rm" | "unlink" | "truncate" => rest
@@ -284,28 +305,51 @@ pub(super) fn removed(words: &[Word]) -> Vec<(String, Option<String>)> {
                 )
             }) =>
         {
-            let after = |option: &str| {
-                let at = rest.iter().position(|word| word.text == option)?;
-                rest.get(at + 1).map(|word| format!("**/{}", word.text))
-            };
-            let single =
-                !rest.iter().any(|word| matches!(word.text.as_str(), "-o" | "-or" | "!" | "-not"));
-            let pattern = if single { after("-name") } else { None };
+            let pattern = fed::name_pattern(rest);
             trees(words).into_iter().map(|tree| (tree.to_owned(), pattern.clone())).collect()
         }
-        _ => git::removed(words).into_iter().map(|path| (path.to_owned(), None)).collect(),
+        _ => {
+            // They empty the folder that the option names.
+            let options: &[&str] = if name == "cargo" && operands(rest).next() == Some("clean") {
+                &["--target-dir"]
+            } else {
+                &["--basetemp"]
+            };
+            let named = options::values(rest, "", options).into_iter();
+            named.chain(git::removed(words)).map(|path| (path.to_owned(), None)).collect()
+        }
     }
 }
 
 /// The files that a command writes over.
-pub(super) fn overwritten(words: &[Word]) -> Vec<&str> {
+pub(super) fn overwritten(words: &[Word]) -> Vec<String> {
     let Some((name, rest)) = split(words) else { return Vec::new() };
+    let forced = || has_option(rest, "f", &["--force"]);
     match name {
-        "cp" | "mv" | "install" => operands(rest).last().into_iter().collect(),
-        "tee" if !has_option(rest, "a", &["--append"]) => operands(rest).collect(),
-        "sed" if has_option(rest, "i", &["--in-place"]) => operands(rest).collect(),
+        "tee" if !has_option(rest, "a", &["--append"]) => {
+            operands(rest).map(str::to_owned).collect()
+        }
+        "sed" if has_option(rest, "i", &["--in-place"]) => {
+            operands(rest).map(str::to_owned).collect()
+        }
+        "cp" | "mv" | "install" => targets(words),
+        "ln" | "git" if forced() => targets(words),
         _ => Vec::new(),
     }
+}
+
+/// The targets of a command that copies or moves files, and the names in them if they are folders.
+fn targets(words: &[Word]) -> Vec<String> {
+    let Some((sources, targets)) = copied(words) else { return Vec::new() };
+    let mut all = Vec::new();
+    for target in targets {
+        all.push(target.to_owned());
+        let target = target.trim_end_matches('/');
+        let names =
+            sources.iter().filter_map(|source| source.trim_end_matches('/').rsplit('/').next());
+        all.extend(names.map(|name| format!("{target}/{name}")));
+    }
+    all
 }
 
 /// Whether a file has the name of one that programs write again and again.

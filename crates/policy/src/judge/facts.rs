@@ -9,31 +9,26 @@ use windlass_text::{Glob, GlobKind};
 
 use super::command::{CommandFacts, printable};
 use super::effects;
+use super::fed;
 use super::git;
-use super::path::{PathFact, could_be_path};
+use super::path::PathFact;
 use super::uri::file_path;
 use crate::shell::{self, Access, LINE_BYTES_MAX, Shell, Simple, Word, options};
 use crate::{Pointer, Question, ResolvedPath, Tool, UncommittedFile, Workspace};
 
 /// Devices, which are not judged as files.
-const DEVICES: &[&str] = &["/dev/null", "/dev/stdout", "/dev/stderr", "/dev/stdin", "/dev/tty"];
-/// Places of a cell that hold nothing of the person's: they may be read.
-const OPEN_PLACES: &[&str] = &[
-    "/usr",
-    "/bin",
-    "/sbin",
-    "/lib",
-    "/lib64",
-    "/opt",
-    "/etc/os-release",
-    "/proc/cpuinfo",
-    "/proc/meminfo",
-    "/proc/loadavg",
-    "/proc/version",
-    "/proc/uptime",
+pub(super) const DEVICES: &[&str] = &[
+    "/dev/null",
+    "/dev/stdout",
+    "/dev/stderr",
+    "/dev/stdin",
+    "/dev/tty",
+    "/dev/zero",
+    "/dev/random",
+    "/dev/urandom",
 ];
 /// Places of a cell that are its own: they may be written.
-const OWN_PLACES: &[&str] = &["/tmp", "/dev/shm"];
+pub(super) const OWN_PLACES: &[&str] = &["/tmp", "/dev/shm"];
 /// The most working folders of a line that are followed.
 const FOLDERS_MAX: usize = 16;
 
@@ -159,6 +154,7 @@ impl Facts {
                 self.findings.insert("a redirection to a file name pattern".to_owned());
             }
         }
+        let fed = fed::of(shell);
         for (simple, reached) in shell.commands.iter().zip(reached) {
             // The commands of a read tool only read; those of a write tool may do either.
             let access = if tool.class.writes() {
@@ -182,7 +178,9 @@ impl Facts {
                     }
                 }
             }
-            self.take_effects(simple, access, &folders, workspace, &mut paths);
+            let files = self.take_fed(simple, fed.as_ref());
+            self.take_trees(&files, access, &folders, workspace, &mut paths);
+            self.take_effects(simple, &folders, workspace, &mut paths);
             self.commands.push(CommandFacts::new(simple, paths));
         }
         self.check_links(shell);
@@ -193,7 +191,6 @@ impl Facts {
     fn take_effects(
         &mut self,
         simple: &Simple,
-        access: Option<Access>,
         folders: &[String],
         workspace: &dyn Workspace,
         paths: &mut Vec<PathFact>,
@@ -203,22 +200,6 @@ impl Facts {
             ResolvedPath::Inside(normal) => Some(normal),
             ResolvedPath::Outside(_) | ResolvedPath::Unresolvable(_) => None,
         };
-        for tree in effects::trees(words) {
-            for normal in
-                folders.iter().filter_map(|folder| inside(folder_of_pattern(tree), folder))
-            {
-                let Some(files) = workspace.files_below(&normal) else {
-                    self.findings.insert(printable(&format!(
-                        "more files in `{tree}` than can be looked at"
-                    )));
-                    continue;
-                };
-                for file in files {
-                    let shown = format!("{file} in {tree}");
-                    paths.push(PathFact::new(&shown, &file, access, self.folds_case).one_of_many());
-                }
-            }
-        }
         for made in effects::copies(words, workspace) {
             for normal in folders.iter().filter_map(|folder| inside(&made, folder)) {
                 let fact = PathFact::new(&made, &normal, Some(Access::Write), self.folds_case);
@@ -262,7 +243,7 @@ impl Facts {
         }
         for path in effects::overwritten(words) {
             for folder in folders {
-                self.take_overwriting(&within(folder, path), workspace);
+                self.take_overwriting(&within(folder, &path), workspace);
             }
         }
         if git::is_git(words) {
@@ -275,7 +256,12 @@ impl Facts {
     }
 
     /// Asks about the removal of what no checkpoint brings back.
-    fn take_removal(&mut self, path: &str, pattern: Option<&str>, workspace: &dyn Workspace) {
+    pub(super) fn take_removal(
+        &mut self,
+        path: &str,
+        pattern: Option<&str>,
+        workspace: &dyn Workspace,
+    ) {
         let Some(ignored) = workspace.ignored_below(path) else {
             self.findings.insert(printable(&format!("what git ignores in `{path}` is not known")));
             return;
@@ -392,108 +378,10 @@ impl Facts {
         }
         (folders, counts)
     }
-
-    /// Treats a word, and the text after `=`, `:`, `@`, `,` or an option's letter in it, as a path; for
-    /// each folder, which part of the word lies outside from there.
-    fn take_word(
-        &mut self,
-        word: &Word,
-        access: Option<Access>,
-        folders: &[String],
-        workspace: &dyn Workspace,
-        paths: &mut Vec<PathFact>,
-    ) -> Vec<Option<String>> {
-        let text = word.text.as_str();
-        let mut parts = vec![(text, true)];
-        for separator in ['=', ':', '@', ','] {
-            let ends = [text.split_once(separator), text.rsplit_once(separator)];
-            let values = ends.into_iter().flatten().map(|(_, behind)| (behind, separator == '='));
-            parts.extend(values);
-        }
-        if let Some(cluster) = text.strip_prefix('-').filter(|rest| !rest.starts_with('-')) {
-            // Behind any letter of a cluster a value can begin.
-            let letters =
-                cluster.char_indices().take_while(|(_, char)| char.is_ascii_alphanumeric());
-            parts.extend(
-                letters
-                    .filter_map(|(at, _)| cluster.get(at + 1..))
-                    .enumerate()
-                    .map(|(at, value)| (value, at == 0 || value.starts_with(['/', '~', '.']))),
-            );
-        }
-        if word.is_pattern() && !could_be_path(text) {
-            // It is too long for a path, but the files that it matches need not be.
-            self.findings.insert("a file name pattern that is too long".to_owned());
-        }
-        if text.contains(['*', '?', '[']) && word.is_pattern() {
-            for folder in folders {
-                self.take_linked(&within(folder, text), access, workspace, paths);
-            }
-        }
-        let mut known: BTreeSet<&str> = BTreeSet::new();
-        let mut all_outside: Vec<Option<String>> = vec![None; folders.len()];
-        for (part, may_ask) in parts {
-            if !could_be_path(part) || DEVICES.contains(&part) || !known.insert(part) {
-                continue;
-            }
-            let is_open = lies_in(OWN_PLACES, part)
-                || (access == Some(Access::Read) || text.starts_with('-'))
-                    && lies_in(OPEN_PLACES, part);
-            let looks = part.contains('/') || part.starts_with('~') || part == "..";
-            for (folder, found) in folders.iter().zip(&mut all_outside) {
-                let (normal, outside) = match workspace.resolve(&within(folder, part)) {
-                    ResolvedPath::Inside(normal) => (normal, false),
-                    ResolvedPath::Outside(resolved) => (resolved, true),
-                    ResolvedPath::Unresolvable(why) => {
-                        self.findings.insert(format!("a word that is no path: {why}"));
-                        continue;
-                    }
-                };
-                // A plain name can only lead outside by a link.
-                if outside && may_ask && !is_open {
-                    found.get_or_insert_with(|| part.to_owned());
-                }
-                let normal = normal.trim_start_matches(['~', '/']);
-                if part == text
-                    && folders.len() == 1
-                    && !outside
-                    && access == Some(Access::Read)
-                    && let Some(files) = matching_files(word, normal, workspace)
-                {
-                    let fact = |file: &String| PathFact::new(file, file, access, self.folds_case);
-                    paths.extend(files.iter().map(fact));
-                    continue;
-                }
-                let fact = PathFact::new(text, normal, access, self.folds_case);
-                let fact = if word.is_pattern() { fact.pattern() } else { fact };
-                paths.push(if looks && may_ask { fact } else { fact.maybe() });
-            }
-        }
-        all_outside
-    }
-}
-
-/// The files that a pattern of the shell matches; `None` if that is not certain.
-fn matching_files(word: &Word, pattern: &str, workspace: &dyn Workspace) -> Option<Vec<String>> {
-    let plain = |char: char| char.is_ascii_alphanumeric() || "*?._-/".contains(char);
-    if !word.is_pattern() || word.dynamic || word.quoted || !pattern.chars().all(plain) {
-        return None;
-    }
-    let glob = Glob::new(pattern, GlobKind::Path).ok()?;
-    let parts: Vec<&str> = pattern.split('/').collect();
-    let matches = |file: &String| {
-        // A folder that matches stands for nothing that is read, but deeper files can match `**`.
-        let names: Vec<&str> = file.split('/').collect();
-        let hides = |(name, part): (&&str, &&str)| name.starts_with('.') && !part.starts_with('.');
-        glob.matches(&file.chars().collect::<Vec<_>>())
-            && !(names.len() == parts.len() && names.iter().zip(&parts).any(hides))
-    };
-    let files = workspace.files_below(folder_of_pattern(pattern))?;
-    Some(files.into_iter().filter(matches).collect())
 }
 
 /// Whether a path lies in one of these places, by its text.
-fn lies_in(places: &[&str], path: &str) -> bool {
+pub(super) fn lies_in(places: &[&str], path: &str) -> bool {
     let below = |place: &&str| {
         path.strip_prefix(*place).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
@@ -501,14 +389,14 @@ fn lies_in(places: &[&str], path: &str) -> bool {
 }
 
 /// The folder that a file name pattern starts in.
-pub(super) fn folder_of_pattern(path: &str) -> &str {
+pub(crate) fn folder_of_pattern(path: &str) -> &str {
     let Some(at) = path.find(['*', '?', '[']) else { return path };
     let before = path.get(..at).unwrap_or_default();
     before.rsplit_once('/').map_or(".", |(folder, _)| if folder.is_empty() { "/" } else { folder })
 }
 
 /// A path as seen from a folder.
-fn within(folder: &str, path: &str) -> String {
+pub(super) fn within(folder: &str, path: &str) -> String {
     if folder.is_empty() || path.starts_with(['/', '~']) {
         path.to_owned()
     } else {
@@ -519,10 +407,19 @@ fn within(folder: &str, path: &str) -> String {
 /// The commands of a call, if its tool runs any.
 fn parse_commands(question: &Question, tool: &Tool) -> Result<Option<Shell>, (Code, String)> {
     if let Some(pointer) = &tool.shell_line {
-        let Some(Value::String(line)) = pointer.first(&question.args) else {
-            let reason = format!("the argument `{}` is not a shell line", pointer.text());
-            return Err((Code::PolicyDenied, reason));
+        let name = pointer.text().trim_start_matches('/');
+        let line = match pointer.first(&question.args) {
+            Some(Value::String(line)) => line,
+            Some(_) => {
+                let reason = format!("the argument `{name}`, the shell line, is not text");
+                return Err((Code::RequestInvalid, reason));
+            }
+            None => {
+                let reason = format!("the argument `{name}`, the shell line, is missing");
+                return Err((Code::RequestInvalid, reason));
+            }
         };
+        no_nul(line)?;
         if line.len() > LINE_BYTES_MAX {
             let reason = format!("the shell line is longer than {LINE_BYTES_MAX} bytes");
             return Err((Code::DocSizeExceeded, reason));
@@ -535,5 +432,14 @@ fn parse_commands(question: &Question, tool: &Tool) -> Result<Option<Shell>, (Co
     let line = tool
         .command_line(&question.args)
         .map_err(|error| (Code::PolicyDenied, error.to_string()))?;
+    line.argv.iter().try_for_each(|word| no_nul(word))?;
     Ok(Some(shell::analyse_words(&line.argv)))
+}
+
+/// No program can be started with such a word.
+fn no_nul(text: &str) -> Result<(), (Code, String)> {
+    if text.contains('\0') {
+        return Err((Code::RequestInvalid, "a command cannot contain a NUL character".to_owned()));
+    }
+    Ok(())
 }

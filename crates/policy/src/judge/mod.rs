@@ -3,17 +3,20 @@
 mod command;
 mod effects;
 mod facts;
+mod fed;
 mod git;
 mod links;
 mod path;
+mod trees;
 mod uri;
+mod words;
 
 use std::io::{self, Write};
 
 use windlass_kernel::Code;
 use windlass_text::Glob;
 
-pub(crate) use facts::Facts;
+pub(crate) use facts::{Facts, folder_of_pattern};
 
 use command::{CommandFacts, printable};
 use path::{PathFact, PathMatch};
@@ -58,6 +61,10 @@ pub(crate) fn judge(
         .filter(|rule| call_matches(&rule.limits, question, rule.verdict))
         .collect();
     let mut strictest = Strictest::default();
+    // What is wrong with the call itself is more telling than that no rule allows it.
+    if let Some((code, reason)) = facts.denied.as_ref().filter(|_| facts.commands.is_empty()) {
+        strictest.add((Verdict::Deny, Some(*code), reason.clone()));
+    }
     if facts.commands.is_empty() {
         let hits = hits(&applicable, &facts, None);
         let what = format!("`{}/{}`", question.server, question.tool);

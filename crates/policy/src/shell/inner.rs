@@ -214,7 +214,7 @@ fn unwrap(name: &str, rest: &[Word], options: &Options, inner: &mut Inner) {
         // Without a command it prints the environment.
         inner.command(&[Word::literal("printenv")]);
     }
-    if name == "xargs" && !takes_any_operands(command) {
+    if name == "xargs" && !takes_any_operands(command) && !takes_files(command) {
         inner.finding("`xargs` adds arguments that are not known".to_owned());
     }
     inner.command(command);
@@ -252,6 +252,23 @@ fn takes_any_operands(command: &[Word]) -> bool {
     command.first().is_some_and(|name| PER_OPERAND.contains(&name.text.as_str()))
 }
 
+/// Commands to which names of files can be added that do not begin with a dash.
+const PER_FILE: &[&str] = &["sed", "clang-format", "prettier", "eslint", "ruff", "isort", "flake8"];
+
+/// Whether names of files can be added to a command. That none begins with a dash is left to the caller.
+pub(crate) fn takes_files(command: &[Word]) -> bool {
+    let has_words = |rest: &[Word]| rest.iter().any(|word| !word.text.starts_with('-'));
+    command.split_first().is_some_and(|(name, rest)| {
+        // A `sed` without a script would take the first name for one.
+        PER_FILE.contains(&name.text.as_str()) && (name.text != "sed" || has_words(rest))
+    })
+}
+
+/// Whether a line may start something in the background.
+pub(super) fn has_background(line: &str) -> bool {
+    line.replace("&&", "").replace(">&", "").replace("&>", "").contains('&')
+}
+
 fn is_cluster(text: &str) -> bool {
     text.len() > 1 && text.starts_with('-') && !text.starts_with("--")
 }
@@ -284,8 +301,7 @@ fn shell(name: &str, rest: &[Word], inner: &mut Inner) {
     }
     match (wants_line, rest.get(at)) {
         (true, Some(line)) => {
-            let background = line.text.replace("&&", "").replace(">&", "").replace("&>", "");
-            if ends_early && background.contains('&') {
+            if ends_early && has_background(&line.text) {
                 inner.finding(format!("`{name} -e` may not wait for what is in the background"));
             }
             if name != "bash" && line.text.contains("&>") {

@@ -11,12 +11,14 @@ mod programs;
 mod quote;
 mod redirect;
 mod suspect;
+mod text;
 mod tree;
 mod variables;
 pub(crate) mod word;
 
 use std::collections::BTreeSet;
 
+pub(crate) use inner::takes_files;
 use variables::Variables;
 pub(crate) use word::{NUMBER, UNKNOWN, Word};
 
@@ -118,6 +120,9 @@ pub(crate) struct Shell {
 pub(crate) fn analyse(line: &str) -> Shell {
     let mut shell = Shell::default();
     shell.take_line(line, 0);
+    if shell.known_lines.len() == 1 {
+        text::mark_printed(&mut shell.commands);
+    }
     if shell.background {
         // The cell ends with the call, and all its processes with it.
         shell.opaque.insert("a command in the background, which ends with the call".to_owned());
@@ -171,6 +176,10 @@ impl Shell {
             self.refused = Some("a function that calls itself".to_owned());
         }
         self.background |= by_hand.background;
+        let sets = |words: &Vec<Word>| words.first().is_some_and(|name| name.text == "set");
+        if by_hand.commands.iter().any(sets) && inner::has_background(line) {
+            self.opaque.insert("`set` with a command in the background".to_owned());
+        }
         let silent = by_hand.findings.is_empty() && by_tree.findings.is_empty();
         if silent && !agree(&by_hand, &by_tree) {
             by_tree.finding("the line can be read in two ways");
@@ -281,7 +290,7 @@ impl Shell {
         if self.refused.is_some() {
             return;
         }
-        programs::mark_scripts(&mut words);
+        text::mark(&mut words);
         if self.commands.len() >= COMMANDS_MAX {
             self.refused = Some(format!("the line has more than {COMMANDS_MAX} commands"));
             return;

@@ -49,6 +49,10 @@ const LONG_OPTIONS: &[(&str, &[&str])] = &[
     ("file", &["--compile"]),
     ("time", &["--output"]),
     ("jq", &["--from-file"]),
+    ("yq", &["--from-file", "--split-exp", "--split-exp-file"]),
+    ("shuf", &["--output", "--random-source"]),
+    ("split", &["--filter", "--additional-suffix"]),
+    ("iconv", &["--output"]),
     ("uv", &["--with", "--with-editable", "--with-requirements"]),
     ("yarn", &["--script-shell"]),
     ("pnpm", &["--script-shell"]),
@@ -72,6 +76,9 @@ const SHORT_OPTIONS: &[(&str, &str)] = &[
     ("file", "C"),
     ("make", "fEp"),
     ("time", "o"),
+    ("yq", "s"),
+    ("shuf", "o"),
+    ("iconv", "o"),
 ];
 
 /// Options that change the folder a command works in: short letters and long names.

@@ -1,26 +1,20 @@
 //! Small languages in a command's words: awk, sed and jq.
 
-use super::word::Word;
-
 /// Whether an `awk` only computes and prints.
 pub(super) fn is_plain_awk(texts: &[&str]) -> bool {
-    let mut texts = texts.iter();
-    let mut program = None;
-    while let Some(text) = texts.next() {
-        match *text {
-            "-F" | "-v" => {
-                texts.next();
-            }
-            "--version" => return true,
-            option if option.starts_with("-F") || option.starts_with("-v") => {}
-            option if option.starts_with('-') && option.len() > 1 => return false,
-            other => {
-                program = Some(other);
-                break;
-            }
+    matches!(texts, ["--version", ..] | []) || plain_awk_program(texts).is_some()
+}
+
+/// The place of the program of an `awk` that only computes and prints.
+pub(super) fn plain_awk_program(texts: &[&str]) -> Option<usize> {
+    let mut at = 0;
+    while let Some(option) = texts.get(at).filter(|text| text.starts_with('-') && text.len() > 1) {
+        if !option.starts_with("-F") && !option.starts_with("-v") {
+            return None;
         }
+        at += if option.len() == 2 { 2 } else { 1 };
     }
-    program.is_none_or(is_plain_awk_program)
+    texts.get(at).copied().is_some_and(is_plain_awk_program).then_some(at)
 }
 
 /// Names in an awk program that run commands, or read and write files and variables of the environment.
@@ -63,39 +57,39 @@ fn awk_code(program: &str) -> String {
     code
 }
 
-/// Whether a `jq` reads the environment.
-pub(super) fn jq_reads_environment(texts: &[&str]) -> bool {
+/// Names in a program of `jq` or `yq` that reach the environment, other files or programs.
+const JQ_WORDS: &[&str] = &[
+    "env",
+    "strenv",
+    "envsubst",
+    "load",
+    "load_str",
+    "load_xml",
+    "load_props",
+    "load_base64",
+    "eval",
+    "system",
+];
+
+/// Whether a `jq` or `yq` reads the environment or other files.
+pub(super) fn jq_reads_elsewhere(texts: &[&str]) -> bool {
     texts.iter().any(|text| {
         text.contains("$ENV")
             || text.contains("import")
             || text.contains("include")
-            || has_env(text)
+            || JQ_WORDS.iter().any(|name| has_name(text, name))
     })
 }
 
-/// Whether `env` stands in a jq program as a name of its own.
-fn has_env(text: &str) -> bool {
+/// Whether this stands in a jq program as a name of its own.
+fn has_name(text: &str, name: &str) -> bool {
     let is_name = |char: char| char.is_ascii_alphanumeric() || char == '_';
-    text.match_indices("env").any(|(at, found)| {
+    text.match_indices(name).any(|(at, found)| {
         let before = text.get(..at).and_then(|text| text.chars().last());
         let behind = text.get(at + found.len()..).and_then(|text| text.chars().next());
         before.is_none_or(|char| !is_name(char) && !matches!(char, '.' | '"' | '$' | '-' | '/'))
             && behind.is_none_or(|char| !is_name(char) && char != '"')
     })
-}
-
-/// Marks the script of a plain `sed`, which is not the name of a file.
-pub(super) fn mark_scripts(words: &mut [Word]) {
-    let Some((name, rest)) = words.split_first_mut() else { return };
-    if !matches!(name.text.as_str(), "sed" | "gsed") {
-        return;
-    }
-    let texts: Vec<&str> = rest.iter().map(|word| word.text.as_str()).collect();
-    for at in plain_sed_scripts(&texts).unwrap_or_default() {
-        if let Some(script) = rest.get_mut(at).filter(|word| !word.dynamic && !word.is_pattern()) {
-            script.inert = true;
-        }
-    }
 }
 
 /// The scripts of a `sed` that only prints, deletes, adds and substitutes, by their places; `None` if it may do
@@ -166,4 +160,92 @@ fn is_plain_sed_command(command: &str) -> bool {
         escaped = char == '\\' && !escaped;
     }
     parts == 3 && flags.chars().all(|char| "gpiI0123456789".contains(char))
+}
+
+/// Whether a command gives files the rights of their user or group: setuid and setgid.
+pub(super) fn gives_identity(name: &str, texts: &[&str]) -> bool {
+    match name {
+        "chmod" => {
+            // A mode can begin with a dash; otherwise it is the first operand.
+            let is_mode = |text: &&&str| {
+                text.strip_prefix('-')
+                    .is_some_and(|rest| rest.contains(|char| !"-Rcvf".contains(char)))
+                    && !text.starts_with("--")
+            };
+            let modes: Vec<&&str> = texts.iter().filter(is_mode).collect();
+            let first = texts.iter().find(|text| !text.starts_with('-'));
+            let first = first.filter(|_| modes.is_empty());
+            texts.iter().any(|text| text.starts_with("--ref"))
+                || modes.into_iter().chain(first).any(|mode| mode_has_identity(mode))
+        }
+        "mkdir" | "install" => texts.iter().enumerate().any(|(at, text)| {
+            let next = || texts.get(at + 1).copied();
+            let value = match text.strip_prefix("--m") {
+                Some(long) => long.split_once('=').map_or_else(next, |(_, value)| Some(value)),
+                None if text.starts_with('-') && !text.starts_with("--") => {
+                    let behind = text.split_once('m').map(|(_, value)| value);
+                    behind.and_then(|value| if value.is_empty() { next() } else { Some(value) })
+                }
+                None => None,
+            };
+            value.is_some_and(mode_has_identity)
+        }),
+        _ => false,
+    }
+}
+
+/// Whether a mode, such as `u+s` or `4755`, has setuid or setgid.
+fn mode_has_identity(mode: &str) -> bool {
+    mode.split(',').any(|clause| {
+        let rights = clause.trim_start_matches(['u', 'g', 'o', 'a']);
+        let number = rights.trim_start_matches(['+', '-', '=']);
+        match u32::from_str_radix(number, 8) {
+            Ok(bits) => bits & 0o6000 != 0,
+            Err(_) => rights.contains('s'),
+        }
+    })
+}
+
+/// Whether a `set` only makes a line end earlier, or shows its commands.
+pub(super) fn is_plain_set(texts: &[&str]) -> bool {
+    let mut at = 0;
+    while let Some(text) = texts.get(at) {
+        let Some(letters) = text.strip_prefix(['-', '+']) else { return false };
+        let wants_name = letters.ends_with('o');
+        let letters = letters.strip_suffix('o').unwrap_or(letters);
+        if letters.contains(|char| !"eux".contains(char)) || letters.is_empty() && !wants_name {
+            return false;
+        }
+        if wants_name && texts.get(at + 1) != Some(&"pipefail") {
+            return false;
+        }
+        at += if wants_name { 2 } else { 1 };
+    }
+    !texts.is_empty()
+}
+
+/// Whether a `less` only shows files.
+pub(super) fn is_plain_less(texts: &[&str]) -> bool {
+    !texts.is_empty()
+        && texts.iter().all(|text| {
+            !text.starts_with('+')
+                && (!text.starts_with('-')
+                    || text.len() > 1 && text.chars().skip(1).all(|char| "NSRFX".contains(char)))
+        })
+}
+
+/// The branch that a `git rebase` checks out and moves.
+pub(super) fn rebased_branch<'a>(texts: &[&'a str]) -> Option<&'a str> {
+    let with_value = ["--onto", "-s", "--strategy", "-X", "--strategy-option", "-x", "--exec"];
+    let mut operands = Vec::new();
+    let mut at = 0;
+    while let Some(text) = texts.get(at) {
+        if !text.starts_with('-') {
+            operands.push(*text);
+        }
+        at += if with_value.contains(text) { 2 } else { 1 };
+    }
+    // With `--root` there is no other revision in front of it.
+    let place = usize::from(!texts.contains(&"--root"));
+    operands.get(place).copied()
 }

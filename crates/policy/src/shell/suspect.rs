@@ -2,7 +2,10 @@
 
 use super::inner::base_name;
 use super::options;
-use super::programs::{is_plain_awk, jq_reads_environment, plain_sed_scripts};
+use super::programs::{
+    gives_identity, is_plain_awk, is_plain_less, is_plain_set, jq_reads_elsewhere,
+    plain_sed_scripts, rebased_branch,
+};
 use super::variables::{assigned_name, could_run, may_set};
 use super::word::Word;
 
@@ -70,10 +73,10 @@ pub(super) fn findings(words: &[Word]) -> Vec<String> {
     let Some((first, rest)) = words.split_first() else { return found };
     let name = base_name(first);
     let texts: Vec<&str> = rest.iter().map(|word| word.text.as_str()).collect();
-    if CHANGING.contains(&name.as_str()) {
+    if CHANGING.contains(&name.as_str()) && !(name == "set" && is_plain_set(&texts)) {
         found.push(format!("`{name}`"));
     }
-    if REMOTE.contains(&name.as_str()) {
+    if REMOTE.contains(&name.as_str()) && !(name == "less" && is_plain_less(&texts)) {
         found.push(format!("`{name}` runs other commands"));
     }
     if is_interpreter(&name, &texts) {
@@ -101,11 +104,15 @@ pub(super) fn findings(words: &[Word]) -> Vec<String> {
         {
             "`cmake -E` runs, reads or removes what the line does not show"
         }
-        "jq" if jq_reads_environment(&texts) => "`jq` reads the environment",
+        "jq" | "yq" if jq_reads_elsewhere(&texts) => "it reads the environment or other files",
+        "chmod" | "mkdir" | "install" if gives_identity(&name, &texts) => {
+            "a program of the file would run with the rights of its user or group"
+        }
+        "tar" if texts.iter().any(|text| text.contains(':')) => "`tar` may reach another machine",
         "ps" if texts.iter().any(|text| positional(text) && text.contains('e')) => {
             "`ps` shows the environment"
         }
-        "git" if git_runs_others(&texts) => "`git` runs other commands",
+        "git" if git_runs_others(&texts) => "`git` runs other commands or moves another branch",
         "uniq" if texts.iter().filter(|text| positional(text)).count() > 1 => {
             "`uniq` writes a file"
         }
@@ -230,7 +237,9 @@ fn git_runs_others(texts: &[&str]) -> bool {
             true
         }
         "grep" => rest.iter().any(|text| has_letter(text, 'O')),
-        "rebase" => rest.iter().any(|text| has_letter(text, 'x')),
+        "rebase" => {
+            rest.iter().any(|text| has_letter(text, 'x')) || rebased_branch(&rest).is_some()
+        }
         _ => false,
     }
 }

@@ -1,0 +1,71 @@
+//! The files of folders that a command uses as a whole.
+
+use windlass_text::{Glob, GlobKind};
+
+use super::command::printable;
+use super::effects;
+use super::facts::{Facts, folder_of_pattern, within};
+use super::fed::{self, Fed};
+use super::path::PathFact;
+use crate::shell::{Access, Simple, takes_files};
+use crate::{ResolvedPath, Workspace};
+
+/// A folder or file, the pattern that the files in it must fit, and whether what git ignores there may be lost.
+pub(super) type Tree = (String, Option<String>, bool);
+
+impl Facts {
+    /// The folders whose files a command uses: those that it names, or that `xargs` gets.
+    pub(super) fn take_fed(&mut self, simple: &Simple, fed: Option<&Fed>) -> Vec<Tree> {
+        let words = &simple.words;
+        if words.first().is_none_or(|name| name.text != "xargs") {
+            let trees = effects::trees(words);
+            return trees.into_iter().map(|tree| (tree.to_owned(), None, false)).collect();
+        }
+        let changes = fed::started(words).is_some_and(takes_files);
+        if changes && fed.is_none_or(|fed| fed.may_be_option) {
+            self.findings.insert("`xargs` adds arguments that are not known".to_owned());
+        }
+        let loses = changes && effects::access(words).is_none();
+        match fed {
+            Some(fed) => {
+                let tree = |(tree, pattern): &(String, Option<String>)| {
+                    (tree.clone(), pattern.clone(), loses && fed.may_be_ignored)
+                };
+                fed.trees.iter().map(tree).collect()
+            }
+            None => vec![(".".to_owned(), None, loses)],
+        }
+    }
+
+    /// Takes the files of folders.
+    pub(super) fn take_trees(
+        &mut self,
+        trees: &[Tree],
+        access: Option<Access>,
+        folders: &[String],
+        workspace: &dyn Workspace,
+        paths: &mut Vec<PathFact>,
+    ) {
+        for (tree, pattern, loses) in trees {
+            let glob = pattern.as_ref().and_then(|text| Glob::new(text, GlobKind::Path).ok());
+            for folder in folders {
+                let start = within(folder, folder_of_pattern(tree));
+                let ResolvedPath::Inside(normal) = workspace.resolve(&start) else { continue };
+                if *loses {
+                    self.take_removal(&normal, pattern.as_deref(), workspace);
+                }
+                let Some(files) = workspace.files_below(&normal) else {
+                    self.findings.insert(printable(&format!(
+                        "more files in `{tree}` than can be looked at"
+                    )));
+                    continue;
+                };
+                let fits = |file: &&String| glob.as_ref().is_none_or(|glob| glob.matches_str(file));
+                for file in files.iter().filter(fits) {
+                    let shown = format!("{file} in {tree}");
+                    paths.push(PathFact::new(&shown, file, access, self.folds_case).one_of_many());
+                }
+            }
+        }
+    }
+}
