@@ -48,7 +48,7 @@ pub(super) fn started(words: &[Word]) -> Option<&[Word]> {
     {
         let known = ["--null", "--no-run-if-empty", "--verbose"].contains(&option.text.as_str());
         let letters = option.text.strip_prefix('-').unwrap_or_default();
-        if letters.starts_with('-') && !known || !known && letters.contains(['a', 'E', 'd']) {
+        if !known && (letters.starts_with('-') || letters.contains(['a', 'E', 'd'])) {
             return None;
         }
         let value = letters.find(|letter| "InLPs".contains(letter)).filter(|_| !known);

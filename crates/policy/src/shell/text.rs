@@ -174,7 +174,11 @@ pub(super) fn mark(words: &mut [Word]) {
         _ => return,
     };
     for at in places {
-        if let Some(word) = rest.get_mut(at).filter(|word| !word.dynamic && !word.is_pattern()) {
+        // The shell replaces a `~` by a path, and `$HOME` stands here as one.
+        let is_text = |word: &&mut Word| {
+            !word.dynamic && !word.is_pattern() && !word.text.starts_with('~')
+        };
+        if let Some(word) = rest.get_mut(at).filter(is_text) {
             word.inert = true;
         }
     }
