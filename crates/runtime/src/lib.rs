@@ -11,6 +11,7 @@ mod dispatch;
 mod error;
 mod gateway;
 mod grant;
+mod named_files;
 mod people;
 mod policy;
 mod recover;

@@ -237,7 +237,11 @@ impl Supervisor for PolicySupervisor {
         let judgement = self.set.judge(&Self::question(request), &self.workspace);
         // A word that is the name of a file may be what runs, whatever the program takes it for.
         let words = judgement.commands.iter().flat_map(|command| command.split_whitespace());
-        let words = words.map(|word| word.trim_matches(['\'', '"']).to_owned());
+        let words = words.map(|word| word.trim_matches(['\'', '"']));
+        // So may be what stands behind an option.
+        let words =
+            words.flat_map(|word| [Some(word), word.split_once('=').map(|(_, value)| value)]);
+        let words = words.flatten().map(str::to_owned);
         let named: Vec<String> = judgement.paths.iter().cloned().chain(words).collect();
         Examination {
             files: self.workspace.named_files(&named),

@@ -3,8 +3,6 @@
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
-use windlass_kernel::Digest;
-use windlass_kernel::artifact::NamedFile;
 use windlass_policy::{IgnoredPath, ResolvedPath, UncommittedFile, Workspace, is_build_output};
 use windlass_workspace::{Git, GitCause, GitError};
 
@@ -12,10 +10,6 @@ use windlass_workspace::{Git, GitCause, GitError};
 const LINKS_MAX: u32 = 40;
 /// The most entries that are looked at below one folder.
 const ENTRIES_MAX: usize = 100_000;
-/// The most files of a call that are shown to a person, and the most that is read of each.
-const NAMED_FILES_MAX: usize = 256;
-const NAMED_FILE_BYTES_MAX: u64 = 32 << 20;
-
 /// A directory that tools are confined to.
 #[derive(Clone, Debug)]
 pub struct FileWorkspace {
@@ -79,23 +73,6 @@ impl FileWorkspace {
         Some(files)
     }
 
-    /// The regular files of the workspace among these paths, with the digests of their contents.
-    pub(crate) fn named_files(&self, paths: &[String]) -> Vec<NamedFile> {
-        let mut files = std::collections::BTreeMap::new();
-        for path in paths {
-            let ResolvedPath::Inside(path) = self.resolve(path) else { continue };
-            let full = self.root.join(&path);
-            let is_file = std::fs::symlink_metadata(&full).is_ok_and(|meta| meta.is_file());
-            if is_file
-                && files.len() < NAMED_FILES_MAX
-                && let Some(digest) = digest_of(&full)
-            {
-                files.insert(path, digest);
-            }
-        }
-        files.into_iter().map(|(path, digest)| NamedFile { digest, path }).collect()
-    }
-
     fn relative(&self, path: &Path) -> Option<String> {
         let relative = path.strip_prefix(&self.root).ok()?;
         Some(relative.to_string_lossy().into_owned())
@@ -115,21 +92,6 @@ impl FileWorkspace {
         walk(&mut resolved, &full, &mut links)?;
         Ok(resolved)
     }
-}
-
-/// The digest of a file: of its content, or of what tells its content if it is too large to be read.
-fn digest_of(path: &Path) -> Option<Digest> {
-    use std::io::Read as _;
-    use std::os::unix::fs::MetadataExt as _;
-    let file = std::fs::File::open(path).ok()?;
-    let meta = file.metadata().ok()?;
-    if meta.len() > NAMED_FILE_BYTES_MAX {
-        let about = (meta.len(), meta.ino(), meta.mtime(), meta.mtime_nsec());
-        return Some(Digest::of(format!("{about:?}").as_bytes()));
-    }
-    let mut bytes = Vec::new();
-    file.take(NAMED_FILE_BYTES_MAX).read_to_end(&mut bytes).ok()?;
-    Some(Digest::of(&bytes))
 }
 
 /// Resolves `path` relative to `resolved` and follows each symlink.
