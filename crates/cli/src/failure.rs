@@ -128,6 +128,9 @@ impl From<windlass_runtime::GatewayError> for Failure {
                 "`windlass call show {trace_id}` shows the question and the answers"
             ));
         }
+        if let windlass_runtime::GatewayError::Stale { trace_id, .. } = error {
+            return failure.hint(stale("call", &trace_id.to_string()));
+        }
         failure
     }
 }
@@ -135,6 +138,9 @@ impl From<windlass_runtime::GatewayError> for Failure {
 impl From<windlass_engine::EngineError> for Failure {
     fn from(error: windlass_engine::EngineError) -> Self {
         let failure = Self::of(error.code(), &error);
+        if let windlass_engine::EngineError::Stale { run, .. } = &error {
+            return failure.hint(stale("queue", run));
+        }
         match error.hint() {
             Some(hint) => failure.hint(hint),
             None => failure,
@@ -174,6 +180,13 @@ impl From<windlass_policy::FileError> for Failure {
             None => failure,
         }
     }
+}
+
+/// What to do about a question that is not as it was shown; `of` is `call` or `queue`.
+pub fn stale(of: &str, id: &str) -> String {
+    format!(
+        "look again with `windlass {of} show {id}`, then answer with the digest that it prints: --shown DIGEST"
+    )
 }
 
 /// The default hint for a code: what to do about it.

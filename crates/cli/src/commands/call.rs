@@ -13,7 +13,7 @@ use windlass_runtime::{
 use crate::args::{Approve, Call, CallRun, Decide};
 use crate::commands::queue::shown_digest;
 use crate::commands::{read_args, recover, risk, tool_name, trace, trace_id};
-use crate::failure::{CommandResult, Failure, exit_of, hint_of};
+use crate::failure::{CommandResult, Failure, exit_of, hint_of, stale};
 use crate::output::{Output, Style, sanitize};
 use crate::people::AccountPeople;
 use crate::project::{Access, Project};
@@ -112,7 +112,9 @@ fn decide(
             let view = gateway.view(id)?;
             if view.shown != Some(shown) {
                 let message = format!("call `{id}` is not as it was shown to you");
-                return Err(Failure::new(Code::HoldStale, message));
+                return Err(
+                    Failure::new(Code::HoldStale, message).hint(stale("call", &id.to_string()))
+                );
             }
             view.changed_files
         }
