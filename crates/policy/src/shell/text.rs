@@ -175,9 +175,8 @@ pub(super) fn mark(words: &mut [Word]) {
     };
     for at in places {
         // The shell replaces a `~` by a path, and `$HOME` stands here as one.
-        let is_text = |word: &&mut Word| {
-            !word.dynamic && !word.is_pattern() && !word.text.starts_with('~')
-        };
+        let is_text =
+            |word: &&mut Word| !word.dynamic && !word.is_pattern() && !word.text.starts_with('~');
         if let Some(word) = rest.get_mut(at).filter(is_text) {
             word.inert = true;
         }
