@@ -112,11 +112,7 @@ pub enum Command {
     )]
     State(StateCommand),
     /// Back up the journal.
-    #[command(
-        subcommand,
-        after_help = "Example:\n  windlass store backup journal-monday.db\n\nTo copy `windlass.db` alone is no \
-        backup: recent entries are in the files beside it. docs/guides/recovery.md tells how to restore one."
-    )]
+    #[command(subcommand, after_help = state::STORE_HELP)]
     Store(StoreCommand),
     /// Run a task through a loop until it ends or waits for a decision.
     #[command(

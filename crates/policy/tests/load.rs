@@ -248,13 +248,9 @@ fn the_registry_says_what_is_written_and_what_follows() {
     assert_eq!(copy.on_uncertain(local), OnUncertain::Hold);
     // A command gets no key, whatever is said of its server.
     let keyed = TOOLS.replace("[server.local]\n", "[server.local]\nhonours_keys = true\n");
-    match load(&keyed, "") {
-        Ok(set) => {
-            let (local, copy) = set.registry().find("local", "copy").unwrap();
-            assert_eq!(copy.on_uncertain(local), OnUncertain::Hold);
-        }
-        Err(error) => assert!(error.to_string().contains("honours_keys"), "{error}"),
-    }
+    let keyed = load(&keyed, "").unwrap();
+    let (local, copy) = keyed.registry().find("local", "copy").unwrap();
+    assert_eq!(copy.on_uncertain(local), OnUncertain::Hold);
     assert!(set.registry().find("notes", "none").is_none());
 }
 
@@ -379,10 +375,8 @@ matches = [{ tool = "shell/read", args = { line = "cat docs/a" } }]
 misses = [{ tool = "shell/read", args = { line = "cat a" } }]
 "#;
     let set = load(tools, rules).unwrap();
-    let verdict = |line: &str| {
-        set.judge(&question("shell/read", json!({ "line": line })), &LexicalWorkspace::default())
-            .verdict
-    };
+    let asked = |line: &str| question("shell/read", json!({ "line": line }));
+    let verdict = |line: &str| set.judge(&asked(line), &LexicalWorkspace::default()).verdict;
     assert_eq!(verdict("cat docs/a docs/b"), Verdict::Allow);
     for line in ["cat */x", "cat docs/a */x", "cat d*/x", "cat"] {
         assert_ne!(verdict(line), Verdict::Allow, "{line}");

@@ -4,6 +4,10 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+/// The example of `windlass store`.
+pub const STORE_HELP: &str = "Example:\n  windlass store backup journal-monday.db\n\nTo copy `windlass.db` alone is no \
+    backup: recent entries are in the files beside it. docs/guides/recovery.md tells how to restore one.";
+
 /// Options of `trust`.
 #[derive(Debug, Args)]
 pub struct Trust {

@@ -122,7 +122,7 @@ fn a_person_can_change_the_arguments_and_policy_judges_them() {
     let approve =
         |args: &str| place.run(&["call", "approve", &id, "--reason", "narrower", "--args", args]);
     approve(r#"{"line":"sudo ls"}"#).fails_with(3, "POLICY_DENIED");
-    approve(r#"{"line":7}"#).fails_with(3, "POLICY_DENIED");
+    approve(r#"{"line":7}"#).fails_with(2, "REQUEST_INVALID");
     approve("[]").exit(2);
     assert!(!place.work().join("out").exists());
     approve(r#"{"line":"echo narrow > out"}"#).exit(0).says("edited");
