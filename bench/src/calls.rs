@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, anyhow};
 use serde_json::{Value, json};
 use windlass_connect::{Connect, Job, Limits, Reply, Target};
-use windlass_kernel::artifact::ActionRequest;
+use windlass_kernel::artifact::{ActionRequest, FileChange};
 use windlass_kernel::grant::Terms;
 use windlass_kernel::{Digest, RiskLevel};
 use windlass_policy::{OnUncertain, Verdict};
@@ -25,6 +25,10 @@ struct Nothing;
 impl Connect for Nothing {
     fn perform(&self, _: &Job<'_>) -> Reply {
         Reply::Success { result: json!({ "ok": true, "result": "x".repeat(100) }) }
+    }
+
+    fn foresee(&self, _: &Target, _: &str, _: &Value) -> Option<FileChange> {
+        None
     }
 }
 

@@ -15,6 +15,7 @@
 mod calls;
 mod cell;
 mod checkpoints;
+mod files;
 mod journal;
 mod policy;
 mod process;
@@ -59,7 +60,7 @@ struct Effort {
 
 /// The parts that can be selected by name.
 const PARTS: &[&str] =
-    &["pages", "rates", "verify", "recover", "runs", "checkpoints", "cell", "policy"];
+    &["pages", "rates", "verify", "recover", "runs", "checkpoints", "cell", "policy", "files"];
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -140,6 +141,9 @@ fn main() -> Result<()> {
     }
     if wanted("policy") {
         policy::measure(effort.rounds * 20)?;
+    }
+    if wanted("files") {
+        files::measure(folder.path(), effort.rounds.max(5))?;
     }
     println!("load after: {}", process::load());
     Ok(())

@@ -23,7 +23,10 @@ fn lines() -> [(&'static str, String); 4] {
         ("8 KiB, one command", format!("cat{}", fill(" src/module/file.rs", ""))),
         (
             "8 KiB, many commands",
-            fill("grep -n 'some words' src/module/file.rs | head -20; ", "ls"),
+            fill(
+                "grep -n 'words that are searched for in it' src/module/file.rs | head -20; ",
+                "ls",
+            ),
         ),
         ("8 KiB, one text", format!("git commit -m '{}'", fill("words of a long message, ", ""))),
     ]

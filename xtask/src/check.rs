@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 
 use crate::cargo::{self, cargo};
-use crate::{dependencies, generate, soak, tidy, tools};
+use crate::{clients, dependencies, generate, soak, tidy, tools};
 
 /// One stage of the check.
 pub struct Stage {
@@ -36,11 +36,26 @@ pub const STAGES: &[Stage] = &[
     }),
     stage("schemas", "the JSON Schemas are up to date", |root| generate(root, "schemas")),
     stage("vectors", "the test vectors are up to date", |root| generate(root, "vectors")),
-    stage("tests", "all tests", tests),
+    stage("tests", "all tests but those of the stage `clients`", tests),
     stage("doctests", "the examples in the documentation", |root| {
         cargo(root, &["test", "--workspace", "--doc"])
     }),
+    stage("clients", "agents run by the real clients, which are installed first", clients::check),
 ];
+
+/// The stages that `--fast` leaves out.
+const SLOW: [&str; 1] = ["clients"];
+
+/// Which stages are run.
+#[derive(Clone, Copy, Debug)]
+pub enum Selection<'a> {
+    /// All.
+    All,
+    /// Those for daily use.
+    Fast,
+    /// The one of this name.
+    Only(&'a str),
+}
 
 const CLIPPY: &[&str] = &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
 
@@ -48,13 +63,12 @@ const fn stage(name: &'static str, purpose: &'static str, run: fn(&Path) -> Resu
     Stage { name, purpose, run }
 }
 
-/// Runs all stages or the one named `only`, stopping at the first that fails, and prints how long each
-/// took.
+/// Runs the selected stages, stopping at the first that fails, and prints how long each took.
 ///
 /// # Errors
 /// If a stage fails, or there is no stage of that name.
-pub fn run(root: &Path, only: Option<&str>) -> Result<()> {
-    let stages = selected(only);
+pub fn run(root: &Path, selection: Selection<'_>) -> Result<()> {
+    let stages = selected(selection);
     if stages.is_empty() {
         let names: Vec<&str> = STAGES.iter().map(|stage| stage.name).collect();
         bail!("no such stage; there are: {}", names.join(", "));
@@ -74,9 +88,13 @@ pub fn run(root: &Path, only: Option<&str>) -> Result<()> {
     result
 }
 
-/// All stages, or the one of this name.
-fn selected(only: Option<&str>) -> Vec<&'static Stage> {
-    STAGES.iter().filter(|stage| only.is_none_or(|name| stage.name == name)).collect()
+fn selected(selection: Selection<'_>) -> Vec<&'static Stage> {
+    let is_selected = |stage: &&Stage| match selection {
+        Selection::All => true,
+        Selection::Fast => !SLOW.contains(&stage.name),
+        Selection::Only(name) => stage.name == name,
+    };
+    STAGES.iter().filter(is_selected).collect()
 }
 
 fn table(times: &[(&str, Duration)]) -> String {
@@ -119,6 +137,9 @@ fn tests(root: &Path) -> Result<()> {
     // What an earlier check has skipped; it may be missing.
     drop(std::fs::remove_file(&skipped));
     let mut command = test(root);
+    if tools::has_nextest() {
+        command.args(["-E", &clients::others()]);
+    }
     command.env(soak::PROPERTY_SEED, seed).env("WINDLASS_SKIPPED", &skipped);
     let result = cargo::run(&mut command)
         .with_context(|| format!("to repeat it: `{variable} cargo xtask check --only tests`"));
@@ -141,10 +162,16 @@ mod tests {
 
     #[test]
     fn a_stage_is_selected_by_its_name() {
-        let names = |only| selected(only).iter().map(|stage| stage.name).collect::<Vec<_>>();
-        assert_eq!(names(Some("tidy")), ["tidy"]);
-        assert_eq!(names(None).len(), STAGES.len());
-        let error = run(&crate::root(), Some("tydi")).unwrap_err().to_string();
+        let names =
+            |selection| selected(selection).iter().map(|stage| stage.name).collect::<Vec<_>>();
+        assert_eq!(names(Selection::Only("tidy")), ["tidy"]);
+        assert_eq!(names(Selection::All).len(), STAGES.len());
+        let slow: Vec<&str> = names(Selection::All)
+            .into_iter()
+            .filter(|name| !names(Selection::Fast).contains(name))
+            .collect();
+        assert_eq!(slow, SLOW);
+        let error = run(&crate::root(), Selection::Only("tydi")).unwrap_err().to_string();
         assert!(error.starts_with("no such stage; there are: tools, fmt, "), "{error}");
     }
 

@@ -3,6 +3,7 @@
 
 mod cargo;
 mod check;
+mod clients;
 mod dependencies;
 mod generate;
 mod soak;
@@ -21,14 +22,14 @@ usage: cargo xtask COMMAND
   soak [--minutes N] [NAME]       repeat the random tests with fresh seeds and ever more cases; NAME
                                   is a group or a part of a test's name; a failed pass is repeated
                                   with the printed `--seed SEED --scale N`
+  clients                         install the coding agents that the stage `clients` drives
   bench [ARGS]                    run the benchmarks
   fmt                             format all sources
   tidy                            check the rules that no compiler checks
   schemas [--check]               write the JSON Schemas, or fail if one is stale
   vectors [--check]               write the test vectors, or fail if one is stale
 
-`--fast` leaves out the stages `clients` and `browser`. There are none yet, so it is the same as the
-full check today.
+`--fast` leaves out the stage `clients`.
 ";
 
 fn main() -> ExitCode {
@@ -64,8 +65,10 @@ fn usage() -> String {
 /// Runs one command; `None` if there is no such command.
 fn run(root: &Path, arguments: &[&str]) -> Result<Option<()>> {
     match arguments {
-        ["check"] | ["check", "--fast"] => check::run(root, None),
-        ["check", "--only", stage] => check::run(root, Some(stage)),
+        ["check"] => check::run(root, check::Selection::All),
+        ["check", "--fast"] => check::run(root, check::Selection::Fast),
+        ["check", "--only", stage] => check::run(root, check::Selection::Only(stage)),
+        ["clients"] => clients::install(root),
         ["soak", rest @ ..] => match soak::Options::parse(rest) {
             Some(options) => soak::run(root, &options),
             None => return Ok(None),

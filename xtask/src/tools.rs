@@ -18,7 +18,7 @@ struct Tool {
     hint: &'static str,
 }
 
-const TOOLS: [Tool; 10] = [
+const TOOLS: [Tool; 11] = [
     Tool {
         name: "rustfmt",
         probe: &["cargo", "fmt", "--version"],
@@ -60,6 +60,12 @@ const TOOLS: [Tool; 10] = [
         probe: &["node", "--version"],
         packages: &["nodejs"],
         hint: "apt-get install nodejs",
+    },
+    Tool {
+        name: "npm",
+        probe: &["npm", "--version"],
+        packages: &["npm"],
+        hint: "apt-get install npm",
     },
     Tool {
         name: "git",

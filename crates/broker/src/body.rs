@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use crate::event::Refusal;
 use crate::http::Framing;
+use crate::inspect::Inspection;
 use crate::scrub::Scrubber;
 
 const CHUNK_LINE_BYTES_MAX: usize = 1024;
@@ -35,6 +36,11 @@ impl Budget {
 
     pub(crate) fn is_used_up(&self) -> bool {
         self.max.is_some_and(|max| self.used.load(Ordering::Relaxed) >= max)
+    }
+
+    /// Gives back bytes that are no longer held.
+    pub(crate) fn release(&self, bytes: u64) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 
@@ -153,6 +159,7 @@ pub(crate) struct Pipe<'a, R, W> {
     pub(crate) encoding: Encoding,
     pub(crate) extensions: Extensions,
     pub(crate) scrubber: Option<Scrubber>,
+    pub(crate) inspection: Option<&'a Inspection>,
 }
 
 impl<R: AsyncBufRead + Unpin, W: AsyncWrite + Unpin> Pipe<'_, R, W> {
@@ -241,6 +248,9 @@ impl<R: AsyncBufRead + Unpin, W: AsyncWrite + Unpin> Pipe<'_, R, W> {
         if bytes.is_empty() {
             return Ok(());
         }
+        if let Some(inspection) = self.inspection {
+            inspection.bytes(bytes);
+        }
         match self.encoding {
             Encoding::Raw => self.send(bytes).await,
             Encoding::Chunked => {
@@ -315,6 +325,7 @@ mod tests {
             encoding,
             extensions: Extensions::Refused,
             scrubber: None,
+            inspection: None,
         };
         let result = runtime.block_on(pipe.copy(framing));
         let left = reader.buffer().len() + reader.get_ref().len();

@@ -48,6 +48,8 @@ pub enum BrokerEvent {
         asked: String,
         /// The reason.
         refusal: Refusal,
+        /// What the inspector said, or whoever closed the route: bounded and printable.
+        detail: Option<String>,
     },
     /// A request was allowed, and the host could not be reached.
     Unreachable {
@@ -157,6 +159,18 @@ reasons! {
         AddressNotPublic(AddressKind) = "address-not-public", "the host's address is {0}";
         /// The path belongs to no route.
         RouteUnknown = "route-unknown", "this path leads nowhere; to use the proxy, ask for an absolute URL";
+        /// The route is closed.
+        RouteClosed = "route-closed", "the route is closed";
+        /// The inspector of the route refused the request.
+        Inspected = "inspected", "the contents of the request are refused";
+        /// The body is too large to be inspected.
+        InspectedBytesMax = "inspected-bytes-max", "the request's body is too large to be inspected";
+        /// Too many bodies are held for inspection.
+        HeldBytesMax = "held-bytes-max", "too many requests are being inspected at once";
+        /// The body did not arrive in time.
+        BodyTimeout = "body-timeout", "the request's body did not arrive in time";
+        /// The body cannot be inspected.
+        RequestEncoded = "request-encoded", "the request's body is compressed and cannot be inspected";
         /// The connection on a port for TLS does not begin with TLS.
         NotTls = "not-tls", "this port is for TLS only";
         /// The TLS greeting is malformed.
@@ -268,6 +282,18 @@ pub(crate) fn asked(line: &[u8]) -> String {
     text
 }
 
+const DETAIL_CHARS_MAX: usize = 1000;
+
+/// A detail of a refusal, bounded and without control characters.
+pub(crate) fn detail(text: &str) -> String {
+    let shown = |character: char| if character.is_control() { '?' } else { character };
+    let mut detail: String = text.chars().take(DETAIL_CHARS_MAX).map(shown).collect();
+    if text.chars().nth(DETAIL_CHARS_MAX).is_some() {
+        detail.push('…');
+    }
+    detail
+}
+
 fn printable(bytes: &[u8], max: usize) -> String {
     let shown = |byte: &u8| if byte.is_ascii_graphic() { char::from(*byte) } else { '?' };
     let mut text: String = bytes.iter().take(max).map(shown).collect();
@@ -296,5 +322,11 @@ mod tests {
             assert_eq!(asked(line), expected, "{line:?}");
         }
         assert!(asked(&[b'a'; 10_000]).len() < 300);
+    }
+
+    #[test]
+    fn details_are_bounded_and_printable() {
+        assert_eq!(detail("tool `a`\r\n\u{1b}[2J"), "tool `a`???[2J");
+        assert_eq!(detail(&"ä".repeat(5000)).chars().count(), DETAIL_CHARS_MAX + 1);
     }
 }

@@ -3,19 +3,44 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncWrite, BufReader};
+use tokio::io::{AsyncBufRead, AsyncBufReadExt as _, AsyncRead, AsyncWrite, BufReader};
 use tokio::net::tcp::OwnedWriteHalf;
 use windlass_kernel::Authority;
 
 use crate::body::{CopyError, Direction, Encoding, Extensions, Meter, Pipe, send, watched};
 use crate::event::{End, Refusal, Unreachable};
 use crate::http::{Framing, Request, Response, Version};
-use crate::rules::{Credential, Limits, Route};
+use crate::inspect::{Inspection, is_encoded};
+use crate::route::{Route, plain_name};
+use crate::rules::Limits;
 use crate::scrub::Scrubber;
 use crate::serve::{Client, read_head};
 
 /// The most responses before the real one (`103 Early Hints`).
 const INTERIM_MAX: usize = 8;
+/// How much of a body that is held in memory is sent at once.
+const HELD_PIECE_BYTES: usize = 64 * 1024;
+
+/// A request that is ready to be sent.
+#[derive(Clone, Copy)]
+pub(crate) struct Job<'a> {
+    pub(crate) head: &'a [u8],
+    pub(crate) request: &'a Request,
+    /// The whole body, if it has been read already.
+    pub(crate) held: Option<&'a [u8]>,
+    pub(crate) route: Option<&'a Route>,
+    pub(crate) inspection: Option<&'a Inspection>,
+    pub(crate) limits: &'a Limits,
+}
+
+impl Job<'_> {
+    async fn closed(&self) {
+        match self.route {
+            Some(route) => route.own_switch().closed().await,
+            None => std::future::pending().await,
+        }
+    }
+}
 
 /// How a request ended.
 pub(crate) struct Exchange {
@@ -33,23 +58,24 @@ pub(crate) fn request_head(
     path: &str,
     route: Option<&Route>,
 ) -> Vec<u8> {
-    let standard = if route.is_some() { 443 } else { 80 };
+    let standard = route.map_or(80, |route| route.scheme.port());
     let host =
         if authority.port == standard { authority.host.to_string() } else { authority.to_string() };
     let mut head = format!("{} {path} HTTP/1.1\r\nHost: {host}\r\n", request.method).into_bytes();
     let credential = route.and_then(|route| route.credential.as_ref());
     for (name, value) in request.headers.end_to_end() {
-        // Servers may read `_` as `-` in a header's name.
-        let plain = name.replace('_', "-");
-        let is_replaced = credential
-            .is_some_and(|credential| plain == credential.name() || plain == "accept-encoding");
+        let is_replaced = route.is_some_and(|route| {
+            let is_key = credential.is_some() && route.is_key_header(name);
+            is_key || (route.is_searched() && plain_name(name) == "accept-encoding")
+        });
         if name != "host" && !is_replaced {
             push_header(&mut head, name, value);
         }
     }
     if let Some(credential) = credential {
         push_header(&mut head, credential.name(), credential.value().as_bytes());
-        // A compressed response could not be searched for the credential.
+    }
+    if route.is_some_and(Route::is_searched) {
         push_header(&mut head, "accept-encoding", b"identity");
     }
     match request.framing {
@@ -75,11 +101,9 @@ fn push_header(head: &mut Vec<u8>, name: &str, value: &[u8]) {
 pub(crate) async fn run<S: AsyncRead + AsyncWrite + Unpin>(
     client: &mut Client,
     upstream: S,
-    head: &[u8],
-    request: &Request,
-    credential: Option<&Credential>,
-    limits: &Limits,
+    job: Job<'_>,
 ) -> Exchange {
+    let Job { head, request, limits, .. } = job;
     let meter = Arc::clone(&client.meter);
     let answered = AtomicBool::new(false);
     let sent_all = AtomicBool::new(false);
@@ -89,21 +113,19 @@ pub(crate) async fn run<S: AsyncRead + AsyncWrite + Unpin>(
     let work = async {
         meter.add(Direction::Up, head.len()).map_err(End::Refused)?;
         send(&mut host_writer, head).await.map_err(|_| End::Failed(Unreachable::Response))?;
-        if request.expects_continue() {
+        if job.held.is_none() && request.expects_continue() {
             let interim = send(client_writer, b"HTTP/1.1 100 Continue\r\n\r\n").await;
             interim.map_err(|_| End::Broken)?;
         }
         let up = async {
-            let pipe = Pipe {
-                reader: &mut *client_reader,
-                writer: &mut host_writer,
-                meter: &meter,
-                direction: Direction::Up,
-                encoding: encoding_of(request.framing),
-                extensions: Extensions::Refused,
-                scrubber: None,
+            let copied = match job.held {
+                Some(bytes) => {
+                    let mut held = BufReader::with_capacity(HELD_PIECE_BYTES, bytes);
+                    up_pipe(&mut held, &mut host_writer, &meter, request.framing).await
+                }
+                None => up_pipe(client_reader, &mut host_writer, &meter, request.framing).await,
             };
-            match pipe.copy(request.framing).await {
+            match copied {
                 Ok(()) => sent_all.store(true, Ordering::Relaxed),
                 // The host wants no more; its response says why.
                 Err(CopyError::Write) => {}
@@ -119,12 +141,19 @@ pub(crate) async fn run<S: AsyncRead + AsyncWrite + Unpin>(
         };
         let down = async {
             let mut back = Back { reader: &mut host_reader, writer: client_writer, meter: &meter };
-            back.response(request, credential, limits, &answered).await
+            back.response(&job, &answered).await
         };
         tokio::pin!(up, down);
         tokio::select! {
             response = &mut down => response,
             end = &mut up => Err(end),
+        }
+    };
+    let work = async {
+        tokio::select! {
+            biased;
+            () = job.closed() => Err(End::Refused(Refusal::RouteClosed)),
+            done = work => done,
         }
     };
     let end = match watched(&meter, limits.idle_timeout, work).await {
@@ -135,6 +164,25 @@ pub(crate) async fn run<S: AsyncRead + AsyncWrite + Unpin>(
     };
     let reusable = end == End::Done && sent_all.load(Ordering::Relaxed) && request.keeps_alive();
     Exchange { end, answered: answered.load(Ordering::Relaxed), reusable }
+}
+
+async fn up_pipe<R: AsyncBufRead + Unpin, W: AsyncWrite + Unpin>(
+    reader: &mut R,
+    writer: &mut W,
+    meter: &Meter,
+    framing: Framing,
+) -> Result<(), CopyError> {
+    let pipe = Pipe {
+        reader,
+        writer,
+        meter,
+        direction: Direction::Up,
+        encoding: encoding_of(framing),
+        extensions: Extensions::Refused,
+        scrubber: None,
+        inspection: None,
+    };
+    pipe.copy(framing).await
 }
 
 const fn encoding_of(framing: Framing) -> Encoding {
@@ -151,22 +199,21 @@ struct Back<'a, R> {
     meter: &'a Meter,
 }
 
-impl<R: tokio::io::AsyncBufRead + Unpin> Back<'_, R> {
-    async fn response(
-        &mut self,
-        request: &Request,
-        credential: Option<&Credential>,
-        limits: &Limits,
-        answered: &AtomicBool,
-    ) -> Result<(), End> {
+impl<R: AsyncBufRead + Unpin> Back<'_, R> {
+    async fn response(&mut self, job: &Job<'_>, answered: &AtomicBool) -> Result<(), End> {
+        let Job { request, limits, .. } = *job;
         let failed = End::Failed(Unreachable::Response);
         let response = self.final_head(&request.method, limits).await.ok_or(failed)?;
-        let scrubber = credential.map(|credential| Scrubber::new(credential.secrets()));
-        let encoded = |value: &[u8]| !value.eq_ignore_ascii_case(b"identity");
-        if scrubber.is_some() && response.headers.all("content-encoding").any(encoded) {
+        if job.route.is_some_and(Route::is_searched) && is_encoded(&response.headers) {
             return Err(End::Failed(Unreachable::ResponseEncoded));
         }
-        let (head, encoding) = response_head(&response, request, scrubber.as_ref());
+        let credential = job.route.and_then(|route| route.credential.as_ref());
+        let scrubber = credential.map(|credential| Scrubber::new(credential.secrets()));
+        let headers = shown_headers(&response, scrubber.as_ref());
+        if let Some(inspection) = job.inspection {
+            inspection.started(response.status, &headers);
+        }
+        let (head, encoding) = response_head(&response, request, &headers, scrubber.as_ref());
         answered.store(true, Ordering::Relaxed);
         self.meter.add(Direction::Down, head.len()).map_err(End::Refused)?;
         send(self.writer, &head).await.map_err(|_| End::Broken)?;
@@ -178,6 +225,7 @@ impl<R: tokio::io::AsyncBufRead + Unpin> Back<'_, R> {
             encoding,
             extensions: Extensions::Dropped,
             scrubber,
+            inspection: job.inspection,
         };
         pipe.copy(response.framing).await.map_err(|error| match error {
             CopyError::Read | CopyError::Malformed => failed,
@@ -201,22 +249,30 @@ impl<R: tokio::io::AsyncBufRead + Unpin> Back<'_, R> {
     }
 }
 
+/// The headers that are passed on to the client: those without the credential.
+fn shown_headers<'a>(
+    response: &'a Response,
+    scrubber: Option<&Scrubber>,
+) -> Vec<(&'a str, &'a [u8])> {
+    let leaks = |bytes: &[u8]| scrubber.is_some_and(|scrubber| scrubber.finds(bytes));
+    let headers = response.headers.end_to_end();
+    headers.filter(|(name, value)| !leaks(name.as_bytes()) && !leaks(value)).collect()
+}
+
 /// The head that is sent to the client, and how the body follows.
 fn response_head(
     response: &Response,
     request: &Request,
+    headers: &[(&str, &[u8])],
     scrubber: Option<&Scrubber>,
 ) -> (Vec<u8>, Encoding) {
-    let leaks = |bytes: &[u8]| scrubber.is_some_and(|scrubber| scrubber.finds(bytes));
     let mut head = format!("HTTP/1.1 {} ", response.status).into_bytes();
-    if !leaks(&response.phrase) {
+    if !scrubber.is_some_and(|scrubber| scrubber.finds(&response.phrase)) {
         head.extend_from_slice(&response.phrase);
     }
     head.extend_from_slice(b"\r\n");
-    for (name, value) in response.headers.end_to_end() {
-        if !leaks(name.as_bytes()) && !leaks(value) {
-            push_header(&mut head, name, value);
-        }
+    for (name, value) in headers {
+        push_header(&mut head, name, value);
     }
     let mut encoding = Encoding::Raw;
     let mut ends = request.version == Version::Http11;

@@ -223,9 +223,14 @@ fn parse_target(method: &str, target: &str) -> Result<Target, Refusal> {
 fn own_path(target: &str) -> Result<String, Refusal> {
     let path = target.split('?').next().unwrap_or_default();
     let lower = path.to_ascii_lowercase();
-    let climbs =
-        lower.split('/').any(|part| matches!(part.replace("%2e", ".").as_str(), "." | ".."));
-    let hidden = ["%2f", "%5c", "%00", "\\", "#"].iter().any(|hidden| lower.contains(hidden));
+    // Some servers drop what follows a semicolon in a part before they resolve it.
+    let climbs = lower.split('/').any(|part| {
+        let part = part.replace("%2e", ".").replace("%3b", ";");
+        matches!(part.split(';').next(), Some("." | ".."))
+    });
+    // A percent sign that is encoded itself could hide the others.
+    let hidden =
+        ["%2f", "%5c", "%00", "%25", "\\", "#"].iter().any(|hidden| lower.contains(hidden));
     if climbs || hidden { Err(Refusal::PathInvalid) } else { Ok(target.to_owned()) }
 }
 

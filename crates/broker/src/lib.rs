@@ -3,18 +3,22 @@
 //! A command in a cell has a network of its own with nothing but loopback. The broker serves a
 //! socket that listens there, from outside. It lets a request through if a rule lists its host and
 //! port, if the host's addresses are public, and if a TLS greeting names the same host; it refuses
-//! everything that could be read in two ways. For routes it adds a credential that the cell never
-//! sees.
+//! everything that could be read in two ways. Routes lead to hosts that the user's settings name: the
+//! broker adds a credential that the cell never sees, and shows what passes to an inspector.
 //!
-//! This crate knows neither policy nor journal: rules come in, events go out. It is one of two crates
+//! This crate knows neither policy nor journal: rules come in, events go out. It is one of three crates
 //! with asynchronous code; its runtime has one thread and ends with its [`BrokerHandle`].
 
 mod address;
 mod body;
 mod event;
+mod follow;
 mod forward;
 mod hello;
 mod http;
+mod inspect;
+mod model_api;
+mod route;
 mod rules;
 mod scrub;
 mod serve;
@@ -34,7 +38,13 @@ use windlass_kernel::Code;
 
 pub use address::AddressKind;
 pub use event::{BrokerEvent, BrokerObserver, End, Passage, Refusal, Unreachable};
-pub use rules::{BrokerRules, Credential, Limits, Route, RouteError, Trust};
+pub use inspect::{InspectedRequest, RouteInspector};
+pub use model_api::{
+    EventSplitter, ModelProtocol, ModelRequest, ModelRequestError, ModelResponse, ModelTrouble,
+    OfferedTool, ResponseReader, ToolUse, Usage,
+};
+pub use route::{Credential, Route, RouteError, RouteSwitch};
+pub use rules::{BrokerRules, Limits, Trust};
 pub use upstream::{Resolver, SystemResolver};
 
 use body::Budget;
@@ -44,6 +54,8 @@ use serve::{Shared, serve, turn_away};
 const LOOKUPS_MAX: usize = 16;
 /// The most connections at once that are being turned away; further ones are closed at once.
 const TURNED_AWAY_MAX: usize = 64;
+/// How many bodies of the largest size may be held for inspection at once.
+const HELD_BODIES_MAX: u64 = 4;
 /// How long to wait after an error of `accept`, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -95,12 +107,15 @@ impl Broker {
         observer: Arc<dyn BrokerObserver>,
         resolver: Arc<dyn Resolver>,
     ) -> Result<BrokerHandle, StartError> {
-        let tls = (!rules.routes.is_empty()).then(|| upstream::tls_connector(&rules.trust));
+        let secure = rules.routes.iter().any(|route| route.scheme == route::Scheme::Https);
+        let tls = secure.then(|| upstream::tls_connector(&rules.trust));
         let tls = tls.transpose().map_err(StartError::Trust)?;
         let budget = Arc::new(Budget::new(rules.limits.broker_bytes_max));
+        let held_bytes_max = rules.limits.inspected_bytes_max.saturating_mul(HELD_BODIES_MAX);
+        let held = Arc::new(Budget::new(Some(held_bytes_max)));
         let (requests, passages) = (AtomicU64::new(0), AtomicU64::new(0));
         let shared =
-            Arc::new(Shared { rules, resolver, observer, tls, budget, requests, passages });
+            Arc::new(Shared { rules, resolver, observer, tls, budget, held, requests, passages });
         listener.set_nonblocking(true).map_err(StartError::System)?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()

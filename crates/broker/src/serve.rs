@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use serde_json::json;
 use tokio::io::{
     AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader,
 };
@@ -14,12 +15,14 @@ use tokio_rustls::TlsConnector;
 use windlass_kernel::{Authority, Code};
 
 use crate::body::{Budget, Direction, Meter, send};
-use crate::event::{BrokerEvent, BrokerObserver, End, Passage, Refusal, Unreachable, asked};
-use crate::forward::{self, Exchange};
+use crate::event::{self, BrokerEvent, BrokerObserver, End, Passage, Refusal, Unreachable, asked};
+use crate::follow::follow_route;
+use crate::forward::{self, Exchange, Job};
 use crate::http::{Request, RequestLine, Target};
-use crate::rules::{BrokerRules, Route};
+use crate::route::Route;
+use crate::rules::BrokerRules;
 use crate::tunnel;
-use crate::upstream::{Resolver, Stop, authorize, check_literal, connect, secure};
+use crate::upstream::{Addresses, Resolver, Stop, authorize, connect};
 
 /// How long a client has to read the answer to a refused request before the connection is closed.
 const LINGER: Duration = Duration::from_secs(2);
@@ -34,8 +37,21 @@ pub(crate) struct Shared {
     pub(crate) observer: Arc<dyn BrokerObserver>,
     pub(crate) tls: Option<TlsConnector>,
     pub(crate) budget: Arc<Budget>,
+    /// The bodies that are held for inspection.
+    pub(crate) held: Arc<Budget>,
     pub(crate) requests: AtomicU64,
     pub(crate) passages: AtomicU64,
+}
+
+impl Shared {
+    pub(crate) fn next_id(&self) -> u64 {
+        self.passages.fetch_add(1, Ordering::Relaxed)
+    }
+
+    fn refused(&self, asked: &str, refusal: Refusal, detail: Option<&str>) {
+        let (asked, detail) = (asked.to_owned(), detail.map(event::detail));
+        self.observer.event(BrokerEvent::Refused { asked, refusal, detail });
+    }
 }
 
 /// The client's side of a connection.
@@ -55,13 +71,28 @@ impl Client {
     }
 
     /// Answers a request that goes no further, and lets the client read the answer.
-    async fn answer(mut self, stop: Stop) {
-        let (status, text) = match stop {
-            Stop::Refused(refusal) => ("403 Forbidden", body(Refusal::CODE, &refusal)),
-            Stop::Unreachable(failure) => (failure.status(), body(Unreachable::CODE, &failure)),
+    async fn answer(mut self, stop: &Stop, form: Form) {
+        let (status, kind, text) = match stop {
+            Stop::Refused { refusal, detail: None } => {
+                ("403 Forbidden", "permission_error", body(Refusal::CODE, refusal))
+            }
+            Stop::Refused { refusal, detail: Some(detail) } => {
+                let text = format!("{}: {refusal}: {detail}\n", Refusal::CODE);
+                ("403 Forbidden", "permission_error", text)
+            }
+            Stop::Unreachable(failure) => {
+                (failure.status(), "api_error", body(Unreachable::CODE, failure))
+            }
+        };
+        let (media, text) = match form {
+            Form::Text => ("text/plain; charset=utf-8", text),
+            Form::Json => {
+                let error = json!({ "type": kind, "message": text.trim_end() });
+                ("application/json", json!({ "type": "error", "error": error }).to_string())
+            }
         };
         let answer = format!(
-            "HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: {}\r\n\
+            "HTTP/1.1 {status}\r\nContent-Type: {media}\r\nContent-Length: {}\r\n\
              Connection: close\r\n\r\n{text}",
             text.len()
         );
@@ -81,6 +112,22 @@ impl Client {
     }
 }
 
+/// The form of the broker's own answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Form {
+    #[default]
+    Text,
+    /// As model services tell their errors, so that their clients show the reason.
+    Json,
+}
+
+/// What the client asked for, and how it is answered.
+#[derive(Debug, Default)]
+pub(crate) struct Asked {
+    pub(crate) line: String,
+    pub(crate) form: Form,
+}
+
 fn body(code: Code, reason: &dyn std::fmt::Display) -> String {
     format!("{code}: {reason}\n")
 }
@@ -88,15 +135,15 @@ fn body(code: Code, reason: &dyn std::fmt::Display) -> String {
 /// Turns a connection away because there are too many.
 pub(crate) async fn turn_away(shared: Arc<Shared>, stream: TcpStream) {
     let refusal = Refusal::ConnectionsMax;
-    shared.observer.event(BrokerEvent::Refused { asked: String::new(), refusal });
-    Client::new(&shared, stream).answer(Stop::Refused(refusal)).await;
+    shared.refused("", refusal, None);
+    Client::new(&shared, stream).answer(&Stop::refused(refusal), Form::Text).await;
 }
 
 /// Serves a connection until it ends.
 pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream) {
     let mut client = Client::new(&shared, stream);
     loop {
-        let mut asked = String::new();
+        let mut asked = Asked::default();
         match serve_one(&shared, &mut client, &mut asked).await {
             Ok(Next::Another) => {}
             Ok(Next::Close) => {
@@ -104,29 +151,36 @@ pub(crate) async fn serve(shared: Arc<Shared>, stream: TcpStream) {
                 return;
             }
             Err(stop) => {
-                shared.observer.event(match stop {
-                    Stop::Refused(refusal) => BrokerEvent::Refused { asked, refusal },
-                    Stop::Unreachable(failure) => BrokerEvent::Unreachable { asked, failure },
-                });
-                return client.answer(stop).await;
+                let Asked { line, form } = asked;
+                match &stop {
+                    Stop::Refused { refusal, detail } => {
+                        shared.refused(&line, *refusal, detail.as_deref());
+                    }
+                    Stop::Unreachable(failure) => {
+                        let unreachable =
+                            BrokerEvent::Unreachable { asked: line, failure: *failure };
+                        shared.observer.event(unreachable);
+                    }
+                }
+                return client.answer(&stop, form).await;
             }
         }
     }
 }
 
 /// What follows a request.
-enum Next {
+pub(crate) enum Next {
     Another,
     Close,
 }
 
-async fn serve_one(shared: &Shared, client: &mut Client, what: &mut String) -> Result<Next, Stop> {
+async fn serve_one(shared: &Shared, client: &mut Client, what: &mut Asked) -> Result<Next, Stop> {
     let limits = &shared.rules.limits;
     let first = timeout(limits.idle_timeout, client.reader.fill_buf()).await;
     let Ok(Ok([_, ..])) = first else { return Ok(Next::Close) };
     let requests = shared.requests.fetch_add(1, Ordering::Relaxed);
     if limits.requests_max.is_some_and(|max| requests >= max) {
-        return Err(Stop::Refused(Refusal::RequestsMax));
+        return Err(Stop::refused(Refusal::RequestsMax));
     }
     let mut line = Vec::new();
     let mut beginning = Beginning::default();
@@ -136,28 +190,36 @@ async fn serve_one(shared: &Shared, client: &mut Client, what: &mut String) -> R
         beginning.check(head, known)
     });
     let head = timeout(limits.head_timeout, head).await;
-    *what = asked(&line);
+    what.line = asked(&line);
     let head = match head {
         Ok(Ok(Some(head))) => head,
         Ok(Ok(None)) => return Ok(Next::Close),
-        Ok(Err(refusal)) => return Err(Stop::Refused(refusal)),
-        Err(_) => return Err(Stop::Refused(Refusal::HeadTimeout)),
+        Ok(Err(refusal)) => return Err(Stop::refused(refusal)),
+        Err(_) => return Err(Stop::refused(Refusal::HeadTimeout)),
     };
     if shared.budget.is_used_up() {
-        return Err(Stop::Refused(Refusal::BrokerBytesMax));
+        return Err(Stop::refused(Refusal::BrokerBytesMax));
     }
-    let request = Request::parse(&head).map_err(Stop::Refused)?;
+    let request = Request::parse(&head).map_err(Stop::refused)?;
     match &request.target {
-        Target::Tunnel(authority) => open_tunnel(shared, client, &request, authority, what).await,
+        Target::Tunnel(authority) => {
+            open_tunnel(shared, client, &request, authority, &what.line).await
+        }
         Target::Plain(authority, path) => {
-            authorize(&shared.rules, authority).map_err(Stop::Refused)?;
-            let (stream, address) = connect(&shared.rules, &shared.resolver, authority).await?;
+            authorize(&shared.rules, authority).map_err(Stop::refused)?;
+            let (stream, address) =
+                connect(&shared.rules, &shared.resolver, authority, Addresses::AsListed).await?;
             let open = Open::new(shared, client, passage(&request, None, authority, address));
             let head = forward::request_head(&request, authority, path, None);
-            let exchange = forward::run(client, stream, &head, &request, None, limits).await;
-            conclude(shared, open, exchange, what)
+            let (head, request) = (head.as_slice(), &request);
+            let job = Job { head, request, held: None, route: None, inspection: None, limits };
+            let exchange = forward::run(client, stream, job).await;
+            conclude(shared, open, &exchange, &what.line, None)
         }
-        Target::Own(path) => follow_route(shared, client, &request, path, what).await,
+        Target::Own(path) => {
+            let path = path.clone();
+            follow_route(shared, client, request, &path, what).await
+        }
     }
 }
 
@@ -168,42 +230,18 @@ async fn open_tunnel(
     authority: &Authority,
     what: &str,
 ) -> Result<Next, Stop> {
-    authorize(&shared.rules, authority).map_err(Stop::Refused)?;
-    let (stream, address) = connect(&shared.rules, &shared.resolver, authority).await?;
+    authorize(&shared.rules, authority).map_err(Stop::refused)?;
+    let (stream, address) =
+        connect(&shared.rules, &shared.resolver, authority, Addresses::AsListed).await?;
     let mut open = Open::new(shared, client, passage(request, None, authority, address));
     open.end = tunnel::run(client, stream, authority, &shared.rules).await;
     if let End::Refused(refusal) = open.end {
-        shared.observer.event(BrokerEvent::Refused { asked: what.to_owned(), refusal });
+        shared.refused(what, refusal, None);
     }
     Ok(Next::Close)
 }
 
-async fn follow_route(
-    shared: &Shared,
-    client: &mut Client,
-    request: &Request,
-    path: &str,
-    what: &str,
-) -> Result<Next, Stop> {
-    let unknown = Stop::Refused(Refusal::RouteUnknown);
-    let found = |route: &'_ Route| route.upstream_path(path);
-    let routes = shared.rules.routes.iter();
-    let (route, path) =
-        routes.filter_map(|route| Some((route, found(route)?))).next().ok_or(unknown)?;
-    let tls = shared.tls.as_ref().ok_or(unknown)?;
-    let authority = &route.upstream;
-    check_literal(&shared.rules, authority).map_err(Stop::Refused)?;
-    let (stream, address) = connect(&shared.rules, &shared.resolver, authority).await?;
-    let stream = secure(tls, stream, authority, &shared.rules.limits).await?;
-    let open = Open::new(shared, client, passage(request, Some(route), authority, address));
-    let head = forward::request_head(request, authority, &path, Some(route));
-    let credential = route.credential.as_ref();
-    let limits = &shared.rules.limits;
-    let exchange = forward::run(client, stream, &head, request, credential, limits).await;
-    conclude(shared, open, exchange, what)
-}
-
-fn passage(
+pub(crate) fn passage(
     request: &Request,
     route: Option<&Route>,
     authority: &Authority,
@@ -219,20 +257,21 @@ fn passage(
 }
 
 /// Closes the passage. An answer is due if the client has got none yet.
-fn conclude(
+pub(crate) fn conclude(
     shared: &Shared,
     mut open: Open<'_>,
-    exchange: Exchange,
+    exchange: &Exchange,
     what: &str,
+    detail: Option<String>,
 ) -> Result<Next, Stop> {
     open.end = exchange.end;
     drop(open);
     match exchange.end {
         End::Done if exchange.reusable => Ok(Next::Another),
-        End::Refused(refusal) if !exchange.answered => Err(Stop::Refused(refusal)),
+        End::Refused(refusal) if !exchange.answered => Err(Stop::Refused { refusal, detail }),
         End::Failed(failure) if !exchange.answered => Err(Stop::Unreachable(failure)),
         End::Refused(refusal) => {
-            shared.observer.event(BrokerEvent::Refused { asked: what.to_owned(), refusal });
+            shared.refused(what, refusal, detail.as_deref());
             Ok(Next::Close)
         }
         End::Done | End::Failed(_) | End::Broken | End::Idle | End::Stopped => Ok(Next::Close),
@@ -240,7 +279,7 @@ fn conclude(
 }
 
 /// An open passage. The observer is told of its end however it comes.
-struct Open<'a> {
+pub(crate) struct Open<'a> {
     shared: &'a Shared,
     id: u64,
     passage: Passage,
@@ -252,7 +291,10 @@ struct Open<'a> {
 
 impl<'a> Open<'a> {
     fn new(shared: &'a Shared, client: &Client, passage: Passage) -> Self {
-        let id = shared.passages.fetch_add(1, Ordering::Relaxed);
+        Self::numbered(shared, client, passage, shared.next_id())
+    }
+
+    pub(crate) fn numbered(shared: &'a Shared, client: &Client, passage: Passage, id: u64) -> Self {
         shared.observer.event(BrokerEvent::Allowed { id, passage: passage.clone() });
         let meter = Arc::clone(&client.meter);
         let before = (meter.count(Direction::Up), meter.count(Direction::Down));

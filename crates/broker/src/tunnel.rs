@@ -69,6 +69,7 @@ async fn one_way(
         encoding: Encoding::Raw,
         extensions: Extensions::Refused,
         scrubber: None,
+        inspection: None,
     };
     pipe.copy(Framing::UntilClose).await.map_err(end_of)?;
     writer.shutdown().await.map_err(|_| End::Broken)

@@ -14,7 +14,7 @@ use tokio_rustls::client::TlsStream;
 use windlass_kernel::{Authority, Host};
 
 use crate::address::AddressKind;
-use crate::event::{Refusal, Unreachable};
+use crate::event::{End, Refusal, Unreachable};
 use crate::rules::{BrokerRules, Limits, Trust};
 
 /// The most addresses of a name that are tried.
@@ -40,10 +40,33 @@ impl Resolver for SystemResolver {
 }
 
 /// Why a request goes no further.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
-    Refused(Refusal),
+    Refused { refusal: Refusal, detail: Option<String> },
     Unreachable(Unreachable),
+}
+
+impl Stop {
+    pub(crate) const fn refused(refusal: Refusal) -> Self {
+        Self::Refused { refusal, detail: None }
+    }
+
+    /// How the exchange ends that goes no further.
+    pub(crate) const fn end(&self) -> End {
+        match self {
+            Self::Refused { refusal, .. } => End::Refused(*refusal),
+            Self::Unreachable(failure) => End::Failed(*failure),
+        }
+    }
+}
+
+/// Which addresses a host may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Addresses {
+    /// Public ones, or private ones if the rules list the host so.
+    AsListed,
+    /// Private ones too: the user's settings name the host of this route.
+    OfRoute,
 }
 
 /// Whether the host is listed.
@@ -60,7 +83,7 @@ pub(crate) fn authorize(rules: &BrokerRules, authority: &Authority) -> Result<()
 }
 
 /// An address instead of a name must be in the user's list as well.
-pub(crate) fn check_literal(rules: &BrokerRules, authority: &Authority) -> Result<(), Refusal> {
+fn check_literal(rules: &BrokerRules, authority: &Authority) -> Result<(), Refusal> {
     match &authority.host {
         Host::Address(_) if !is_private(rules, authority) => Err(Refusal::AddressLiteral),
         Host::Address(_) | Host::Name(_) => Ok(()),
@@ -76,16 +99,20 @@ pub(crate) async fn connect(
     rules: &BrokerRules,
     resolver: &Arc<dyn Resolver>,
     authority: &Authority,
+    allowed: Addresses,
 ) -> Result<(TcpStream, SocketAddr), Stop> {
     let addresses = match &authority.host {
         Host::Address(address) => vec![*address],
         Host::Name(name) => resolve(resolver, name, &rules.limits).await?,
     };
     // One bad address is enough: a name that has both is a trick, or a mistake in the DNS.
-    let listed = is_private(rules, authority);
+    let listed = match allowed {
+        Addresses::AsListed => is_private(rules, authority),
+        Addresses::OfRoute => true,
+    };
     let bad = |kind: &AddressKind| !(listed && kind.can_be_listed());
     if let Some(kind) = addresses.iter().copied().filter_map(AddressKind::of).find(bad) {
-        return Err(Stop::Refused(Refusal::AddressNotPublic(kind)));
+        return Err(Stop::refused(Refusal::AddressNotPublic(kind)));
     }
     let attempts = async {
         for address in addresses.iter().take(ADDRESSES_TRIED) {
@@ -150,7 +177,7 @@ pub(crate) async fn secure(
         Host::Address(address) => Ok(ServerName::from(*address)),
     };
     let failed = Stop::Unreachable(Unreachable::Tls);
-    let name = name.map_err(|_| failed)?;
+    let Ok(name) = name else { return Err(failed) };
     match timeout(limits.connect_timeout, connector.connect(name, stream)).await {
         Ok(Ok(stream)) => Ok(stream),
         Ok(Err(_)) => Err(failed),

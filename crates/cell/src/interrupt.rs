@@ -86,6 +86,23 @@ pub fn handle_signals() -> io::Result<()> {
     Ok(())
 }
 
+/// A pipe that becomes readable when `SIGINT`, `SIGTERM` or `SIGHUP` comes, unless this process was started to ignore it.
+///
+/// Nothing else happens then: what runs goes on, until [`handle_signals`] is called and another signal comes.
+///
+/// # Errors
+/// The system's error.
+pub fn signal_pipe() -> io::Result<PipeReader> {
+    let (pipe, writer) = io::pipe()?;
+    let ignored = ignored_signals();
+    for number in [SIGINT, SIGTERM, SIGHUP] {
+        if ignored & (1 << (number - 1)) == 0 {
+            signal_hook::low_level::pipe::register(number, writer.try_clone()?)?;
+        }
+    }
+    Ok(pipe)
+}
+
 /// Ends the process when a second signal comes, and says so. A handler of a signal could not write.
 fn end_at_second_signal(mut every: PipeReader, last: &AtomicUsize, again: &AtomicBool) {
     if every.read_exact(&mut [0; 2]).is_err() {

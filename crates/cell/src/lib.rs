@@ -31,7 +31,7 @@ mod workspace;
 
 pub use child::CellChild;
 pub use git_paths::{GitPaths, find_git};
-pub use interrupt::{ReceivedSignal, handle_signals, received_signal};
+pub use interrupt::{ReceivedSignal, handle_signals, received_signal, signal_pipe};
 pub use launcher::launch;
 pub use layout::Layout;
 pub use maker::{choose_maker, inside_a_cell};

@@ -1,7 +1,10 @@
 //! The command line and its help texts.
 
+mod agents;
 mod checkpoint;
 mod grant;
+mod mcp;
+mod policy;
 mod runs;
 mod seal;
 mod state;
@@ -10,8 +13,11 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+pub use agents::{Agents, AgentsCommand};
 pub use checkpoint::{CheckpointCommand, CheckpointPurge, CheckpointRollback, Import};
 pub use grant::{AddGrant, Grant};
+pub use mcp::{Mcp, McpServe, McpTrust, McpWrap, Serving};
+pub use policy::Explain;
 pub use runs::{
     Answer, BacklogCommand, Close, Demo, Draw, Export, Loop, Queue, Resume, RunTask, Status,
     StopRuns, Telemetry, Watch,
@@ -157,7 +163,7 @@ pub enum Command {
     /// List, draw and check loops.
     #[command(subcommand)]
     Loop(Loop),
-    /// Remove the work tree of an ended run; its branch stays.
+    /// Remove the work tree of an ended run; `--merge` merges its branch first. The branch stays.
     Close(Close),
     /// Rewrite a run's files from the journal, or export the whole run as a signed bundle.
     Export(Export),
@@ -166,11 +172,17 @@ pub enum Command {
     /// Make a tool call, list calls, approve or deny waiting ones.
     #[command(subcommand)]
     Call(Call),
+    /// List who can run agents, and check the clients of coding agents.
+    #[command(after_help = agents::HELP)]
+    Agents(Agents),
+    /// Offer tools to MCP clients, and stand in front of other MCP servers.
+    #[command(subcommand)]
+    Mcp(Mcp),
     /// Grant, list and revoke patterns of calls that run without a question.
     #[command(
         subcommand,
         after_help = "A grant answers what the policy asks about, never what it denies. Each use is recorded and \
-        counted.\n\nExample:\n  windlass grant add shell/run --command 'git push origin *' --times 3 --for 2h \
+        counted.\n\nExample:\n  windlass grant add shell/run --command 'git push origin main' --times 3 --for 2h \
         --reason 'the release'"
     )]
     Grant(Grant),
@@ -457,29 +469,6 @@ pub enum Policy {
     },
     /// Print the policy hash: the digest of all configuration files.
     Hash,
-}
-
-/// Options of `policy explain`.
-#[derive(Debug, Args)]
-pub struct Explain {
-    /// The tool's name in the registry.
-    #[arg(value_name = "SERVER/TOOL")]
-    pub tool: String,
-    /// The arguments: JSON, `@FILE`, or `-` for standard input.
-    #[arg(long, value_name = "JSON", default_value = "{}")]
-    pub args: String,
-    /// Evaluate the call as if it had no idempotency key.
-    #[arg(long)]
-    pub no_key: bool,
-    /// The class that the caller declares.
-    #[arg(long, value_name = "CLASS")]
-    pub class: Option<Class>,
-    /// The calling agent.
-    #[arg(long, value_name = "NAME")]
-    pub agent: Option<String>,
-    /// The phase of the call.
-    #[arg(long, value_name = "NAME")]
-    pub phase: Option<String>,
 }
 
 /// Options of `canon`.

@@ -1,14 +1,17 @@
 //! `.windlass/config.toml`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
+use windlass_engine::NewSetup;
 use windlass_engine::executors::CallLimits;
 use windlass_kernel::Code;
 use windlass_runtime::{ReadDurability, Settings};
+use windlass_text::Glob;
 
+use crate::agents::RunnerNames;
 use crate::failure::Failure;
 
 /// The settings of a project.
@@ -17,6 +20,10 @@ use crate::failure::Failure;
 pub struct Config {
     /// The folder for run files, relative to the project; `.windlass/artifacts` by default.
     pub artifacts_root: Option<PathBuf>,
+    /// Who runs which agent, in the order in which they are tried; `default` stands for all other agents.
+    pub agents: BTreeMap<String, RunnerNames>,
+    /// What agents are told besides their task.
+    pub brief: Brief,
     /// When the calls of an attempt are broken off.
     pub calls: Calls,
     /// Settings of the driver loop.
@@ -29,6 +36,85 @@ pub struct Config {
     sandbox: Option<toml::Table>,
     /// Where telemetry is sent.
     pub telemetry: Telemetry,
+    /// What makes the work trees of runs ready.
+    pub worktree: Worktree,
+}
+
+/// What makes the work tree of a run ready.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Worktree {
+    /// Commands that are run before the first phase, each a program with its arguments.
+    pub setup: Vec<Vec<String>>,
+    /// The time limit of all of them together.
+    setup_timeout_seconds: u64,
+    /// Globs of the untracked files that are copied from the project.
+    pub copy: Vec<String>,
+    /// The lowest port of runs.
+    port_base: Option<u16>,
+    /// How many ports a run gets.
+    ports_per_run: u16,
+}
+
+impl Default for Worktree {
+    fn default() -> Self {
+        Self {
+            setup: Vec::new(),
+            setup_timeout_seconds: 600,
+            copy: Vec::new(),
+            port_base: None,
+            ports_per_run: 1,
+        }
+    }
+}
+
+/// The maximum of `worktree.setup_timeout_seconds`.
+const SETUP_SECONDS_MAX: u64 = 24 * 3600;
+/// The maximum of `worktree.ports_per_run`.
+const PORTS_MAX: u16 = 1000;
+
+impl Worktree {
+    /// What a new run records.
+    pub fn new_setup(&self) -> NewSetup {
+        NewSetup {
+            commands: self.setup.clone(),
+            copy: self.copy.clone(),
+            timeout_seconds: self.setup_timeout_seconds,
+            ports: self.port_base.map(|base| (base, self.ports_per_run)),
+        }
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.setup.iter().any(|argv| argv.first().is_none_or(String::is_empty)) {
+            return Err(
+                "each command of `worktree.setup` must be a list that begins with a program"
+                    .to_owned(),
+            );
+        }
+        if !(1..=SETUP_SECONDS_MAX).contains(&self.setup_timeout_seconds) {
+            return Err(format!(
+                "`worktree.setup_timeout_seconds` must be 1 to {SETUP_SECONDS_MAX}"
+            ));
+        }
+        if let Some(error) = self.copy.iter().find_map(|text| Glob::in_workspace(text).err()) {
+            return Err(format!("`worktree.copy`: {error}"));
+        }
+        if self.port_base.is_some_and(|base| base < 1024) {
+            return Err("`worktree.port_base` must be 1024 or more".to_owned());
+        }
+        if !(1..=PORTS_MAX).contains(&self.ports_per_run) {
+            return Err(format!("`worktree.ports_per_run` must be 1 to {PORTS_MAX}"));
+        }
+        Ok(())
+    }
+}
+
+/// What agents are told besides their task.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Brief {
+    /// Files of the repository with instructions for agents, such as `AGENTS.md`.
+    pub files: Vec<PathBuf>,
 }
 
 /// When the calls of an attempt are broken off; 0 is never.
@@ -147,6 +233,9 @@ impl Config {
                 "remove the table; what commands may reach is your own decision: `[sandbox]` in \
                  `~/.config/windlass/config.toml`",
             ));
+        }
+        if let Err(why) = config.worktree.check() {
+            return Err(Failure::new(Code::ConfigInvalid, format!("config.toml: {why}")));
         }
         let endpoint = config.telemetry.endpoint.as_deref();
         if endpoint.is_some_and(|url| !url.starts_with("http://") && !url.starts_with("https://")) {

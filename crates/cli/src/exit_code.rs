@@ -19,11 +19,14 @@ pub const fn exit_of(code: Code) -> u8 {
         Code::CallOnHold
         | Code::ToolOutcomeUnknown
         | Code::RunOnHold
+        | Code::MergeConflict
+        | Code::SetupFailed
         | Code::DriverMemoryConflict => 4,
         Code::Interrupted => 130,
         Code::ToolUnclassifiedDenied
         | Code::ToolClassDeclarationMismatch
         | Code::ToolClassMismatch
+        | Code::ToolDefinitionChanged
         | Code::IdempotencyKeyRequired
         | Code::IdempotencyConflict
         | Code::PolicyDenied
@@ -48,12 +51,14 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::PolicyChangedMidRun
         | Code::RepoDirty
         | Code::RepoMoved
+        | Code::RunNotPassed
         | Code::ChangeUnreviewed
         | Code::PinnedUnavailable
         | Code::WorkspaceChanged
         | Code::RunStopped
         | Code::BundleUntrusted
         | Code::ProjectUntrusted
+        | Code::AgentUnguarded
         | Code::DriverCapabilityExceeded
         | Code::DriverSandboxInconsistent
         | Code::DriverSaveRefused => 3,
@@ -92,6 +97,7 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::ToolTimeout
         | Code::ToolOutputTooLarge
         | Code::ToolServerUnavailable
+        | Code::AgentUnavailable
         | Code::ToolProtocolError
         | Code::ToolFailed
         | Code::ToolCompensated
@@ -118,6 +124,7 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::CheckpointUnavailable
         | Code::SnapshotFailed
         | Code::RunConcurrent
+        | Code::PortUnavailable
         | Code::RepoMissing
         | Code::FileUnwritable
         | Code::FileUnreadable

@@ -3,6 +3,7 @@
 use std::error::Error;
 
 use serde_json::json;
+use windlass_engine::EngineError;
 use windlass_kernel::Code;
 
 pub use crate::exit_code::exit_of;
@@ -10,7 +11,7 @@ use crate::output::{Output, sanitize};
 use crate::secrets::shown;
 
 /// An error that ends a command.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Failure {
     code: Code,
     message: String,
@@ -42,6 +43,16 @@ impl Failure {
     pub fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());
         self
+    }
+
+    /// The same as an error of the engine.
+    pub fn into_engine_error(self) -> EngineError {
+        let Self { code, mut message, causes, hint } = self;
+        for cause in causes {
+            message.push_str(": ");
+            message.push_str(&cause);
+        }
+        EngineError::Invalid { code, message, hint }
     }
 
     /// The failure in one line.
@@ -210,6 +221,9 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
             "omit `--class`, or correct the class in `.windlass/tools.toml`"
         }
         Code::ToolClassMismatch => "correct the class in `.windlass/tools.toml`",
+        Code::ToolDefinitionChanged => {
+            "`windlass mcp trust NAME` shows the difference and accepts it"
+        }
         Code::IdempotencyKeyRequired => {
             "pass `--key NAME`, the same name for the same intended effect, or `--new-key`"
         }
@@ -306,6 +320,19 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
         Code::RepoMoved => {
             "switch back to the run's branch, at the commit where the run left it, or start a new run"
         }
+        Code::MergeConflict => {
+            "nothing was merged: in the run's work tree run `git merge BRANCH`, resolve the files and commit, \
+             then run `windlass close RUN --merge` again"
+        }
+        Code::RunNotPassed => {
+            "only a run that passed is merged; `windlass status RUN` tells how it ended"
+        }
+        Code::SetupFailed => {
+            "mend what the message names, then approve the hold: `windlass queue approve RUN --resume`"
+        }
+        Code::PortUnavailable => {
+            "close runs that have ended (`windlass close RUN`), or choose another `worktree.port_base`"
+        }
         Code::RepoMissing => "run `git init` and create a first commit",
         Code::LoopNotFound => "`windlass loop list` lists the loops",
         Code::AnswersInvalid => "see `docs/guides/loops.md` for the format of an answer file",
@@ -315,6 +342,10 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
         }
         Code::LoopInvalid => "correct the loop file at the given position",
         Code::AgentInvalid => "correct the agent file at the given position",
+        Code::AgentUnavailable => "`windlass agents` lists who can run agents, and what is missing",
+        Code::AgentUnguarded => {
+            "`windlass agents check` tries the clients; `windlass agents` lists the versions that were measured"
+        }
         Code::PacketInvalid | Code::PacketEdited => {
             "do not edit the packet; decisions are read from the journal"
         }

@@ -1,8 +1,10 @@
 //! The `windlass` command: parses arguments, builds the engine and gateway, prints results, sets exit
 //! codes. It makes no policy or state decisions itself.
 
+mod agents;
 mod args;
 mod atomic;
+mod client_check;
 mod commands;
 mod config;
 mod exit_code;
@@ -10,16 +12,19 @@ mod failure;
 mod input;
 mod journal_copy;
 mod logging;
+mod mcp;
 mod output;
 mod people;
 mod powers;
 mod progress;
 mod project;
+mod readiness;
 mod sandbox;
 mod secrets;
 mod setup;
 mod state;
 mod telemetry;
+mod tool_definitions;
 mod trust;
 mod user_config;
 mod user_folders;
@@ -41,6 +46,21 @@ fn main() -> ExitCode {
         let stage = words.next().unwrap_or_default();
         let code = windlass_cell::launch(&stage.to_string_lossy());
         return ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX));
+    }
+    // What clients of agents start in their cells.
+    if std::env::args_os().nth(1).is_some_and(|word| word == "mcp")
+        && std::env::args_os().nth(2).is_some_and(|word| word == "relay")
+        && let Some(socket) = std::env::args_os().nth(3)
+    {
+        return match windlass_mcp::relay(std::path::Path::new(&socket)) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                let message = format!("cannot reach the tools of Windlass: {error}");
+                Failure::new(Code::ToolServerUnavailable, message)
+                    .print(&Output::new(false, args::Color::Never));
+                ExitCode::FAILURE
+            }
+        };
     }
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
@@ -112,6 +132,8 @@ fn run(cli: &Cli, output: &Output) -> CommandResult {
         Command::Export(options) => commands::export::run(&find()?, options, output),
         Command::Demo(options) => commands::demo::run(options, output),
         Command::Call(command) => commands::call::run(&find()?, command, output),
+        Command::Agents(options) => commands::agents::run(options, output),
+        Command::Mcp(command) => commands::mcp::run(&find()?, command, output),
         Command::Grant(command) => commands::grant::run(&find()?, command, output),
         Command::Trace(command) => commands::trace::run(&find()?, command, output),
         Command::Recover(options) => commands::recover::run(&find()?, options, output),

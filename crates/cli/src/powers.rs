@@ -37,6 +37,8 @@ pub enum PowerKind {
     Secret,
     /// A folder outside of the project that files are written to.
     Folder,
+    /// A command that makes the work tree of a run ready, or a file that is copied into it.
+    Setup,
     /// A command of a tool.
     Command,
     /// A program of a loop.
@@ -56,6 +58,7 @@ impl PowerKind {
             Self::Network => "network",
             Self::Secret => "secret",
             Self::Folder => "folder",
+            Self::Setup => "setup",
             Self::Command => "command",
             Self::Loop => "loop",
             Self::Rule => "rule",
@@ -71,6 +74,7 @@ impl PowerKind {
             Self::Network => "network",
             Self::Secret => "environment variables and secrets that servers get",
             Self::Folder => "folders outside of the project",
+            Self::Setup => "setup of work trees, in the sandbox",
             Self::Command => "commands of tools, in the sandbox",
             Self::Loop => "programs of loops, in the sandbox",
             Self::Rule => "programs of governance rules, in the sandbox",
@@ -84,7 +88,7 @@ impl PowerKind {
             Self::Unconfined | Self::Server | Self::Network | Self::Secret | Self::Folder => {
                 Style::Warn
             }
-            Self::Command | Self::Loop | Self::Rule | Self::Policy => Style::Bold,
+            Self::Setup | Self::Command | Self::Loop | Self::Rule | Self::Policy => Style::Bold,
         }
     }
 }
@@ -108,6 +112,12 @@ pub fn powers(files: &BTreeMap<String, Vec<u8>>) -> Result<Vec<Power>, Failure> 
         add_rules(&file.governance, &mut add);
     }
     add_rules(&rules(files)?, &mut add);
+    for argv in &config.worktree.setup {
+        add(PowerKind::Setup, "config.toml", words(argv));
+    }
+    for glob in &config.worktree.copy {
+        add(PowerKind::Setup, "config.toml", format!("copies {glob} into work trees"));
+    }
     if let Some(endpoint) = config.telemetry.endpoint {
         add(PowerKind::Network, "config.toml", format!("telemetry to {endpoint}"));
     }
@@ -142,6 +152,8 @@ fn add_server(server: &Server, add: &mut impl FnMut(PowerKind, &str, String)) {
                 add(PowerKind::Secret, &source, name.clone());
             }
         }
+        // They work in the workspace alone.
+        Connector::Files | Connector::Person => {}
         Connector::Command => {
             for tool in server.tools.values() {
                 let source = format!("{}/{}", server.name, tool.name);

@@ -4,7 +4,7 @@ use windlass_engine::RunObservers;
 use windlass_journal::{Observer, ObserverError, Origin, Step};
 use windlass_kernel::TraceId;
 use windlass_kernel::run::plan::RunOutcome;
-use windlass_kernel::run::{Event, Run, RunEvent};
+use windlass_kernel::run::{Event, IntegrationStep, Run, RunEvent, SetupStep};
 
 use crate::output::{Output, Style, sanitize};
 
@@ -42,6 +42,38 @@ impl Observer<Run> for PendingLines {
     }
 }
 
+/// Formats a step of a setup as one line.
+fn setup_line(step: &SetupStep, paint: &dyn Fn(&str, Style) -> String) -> Option<String> {
+    match step {
+        SetupStep::CommandStarted { argv, .. } => {
+            Some(format!("  {} setup: {}", paint("…", Style::Faint), sanitize(&argv.join(" "))))
+        }
+        SetupStep::Started { files, .. } if !files.is_empty() => {
+            Some(format!("  {} setup: copies {} files", paint("…", Style::Faint), files.len()))
+        }
+        SetupStep::Ended { failure: Some(failure) } => {
+            Some(format!("  {} setup: {}", paint("✗", Style::Bad), sanitize(&failure.reason)))
+        }
+        SetupStep::Started { .. } | SetupStep::CommandEnded { .. } | SetupStep::Ended { .. } => {
+            None
+        }
+    }
+}
+
+/// Formats a step of a merge as one line.
+fn integration_line(step: &IntegrationStep, paint: &dyn Fn(&str, Style) -> String) -> String {
+    let mark = paint("⑂", Style::Faint);
+    match step {
+        IntegrationStep::Prepared(prepared) => {
+            format!("  {mark} merges into {}", sanitize(&prepared.into))
+        }
+        IntegrationStep::Done { commit } => format!("  {mark} merged: {}", sanitize(commit)),
+        IntegrationStep::Conflicted { paths, .. } => {
+            format!("  {} merge conflict: {}", paint("✗", Style::Bad), sanitize(&paths.join(", ")))
+        }
+    }
+}
+
 /// Formats an event as one line; `None` for events that are not shown.
 pub fn line(event: &Event, paint: &dyn Fn(&str, Style) -> String) -> Option<String> {
     Some(match event {
@@ -51,6 +83,8 @@ pub fn line(event: &Event, paint: &dyn Fn(&str, Style) -> String) -> Option<Stri
             started.run_id,
             sanitize(&started.plan.title)
         ),
+        Event::Setup(step) => return setup_line(step, paint),
+        Event::Integration(step) => integration_line(step, paint),
         Event::PhaseStarted { phase, attempt } if *attempt > 1 => {
             format!("  {} {} (attempt {attempt})", paint("…", Style::Faint), sanitize(phase))
         }

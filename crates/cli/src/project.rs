@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
+use windlass_connect::Connectors;
 use windlass_journal::Runs;
 use windlass_kernel::Code;
 use windlass_kernel::artifact::PROJECT_WORKSPACE;
-use windlass_policy::PolicySet;
+use windlass_policy::{PolicySet, Server};
 use windlass_runtime::{FileWorkspace, Gateway, PolicySupervisor, SystemClock};
 use windlass_store::{Store, StoreError};
 use windlass_store_sqlite::SqliteStore;
@@ -20,7 +21,7 @@ use crate::journal_copy::JournalCopy;
 use crate::output::Output;
 use crate::people::AccountPeople;
 use crate::user_config::UserConfig;
-use crate::{state, trust, user_folders};
+use crate::{mcp, state, trust, user_folders};
 
 /// The folder that marks a project.
 pub const FOLDER: &str = ".windlass";
@@ -243,19 +244,37 @@ impl Project {
         Ok(self.state()?.join("stop"))
     }
 
-    /// Loads the policy and builds its supervisor.
+    /// Loads the policy and builds its supervisor, which knows the wrapped servers, too.
     pub fn supervisor(
         &self,
         files: &BTreeMap<String, Vec<u8>>,
     ) -> Result<PolicySupervisor, Failure> {
-        let set = PolicySet::load(files)?;
+        let user = UserConfig::load()?;
+        self.supervisor_with(files, &user, self.wrapped(&user), BTreeMap::new())
+    }
+
+    /// The wrapped servers as the user accepted them; none if the project has no state.
+    pub fn wrapped(&self, user: &UserConfig) -> Vec<Server> {
+        self.state().map(|state| mcp::servers(state, user)).unwrap_or_default()
+    }
+
+    /// Builds a supervisor that knows these wrapped servers, and these variables besides those of the environment.
+    pub fn supervisor_with(
+        &self,
+        files: &BTreeMap<String, Vec<u8>>,
+        user: &UserConfig,
+        wrapped: Vec<Server>,
+        variables: BTreeMap<String, String>,
+    ) -> Result<PolicySupervisor, Failure> {
+        let set = PolicySet::load(files)?.with_wrapped(wrapped);
         let workspace =
             FileWorkspace::new(&self.root).map_err(|error| unreadable(&self.root, &error))?;
         let environment = std::env::vars_os().filter_map(|(name, value)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         });
-        let secrets = UserConfig::load()?.named_secrets();
-        let supervisor = PolicySupervisor::new(set, workspace, environment).with_secrets(secrets);
+        let environment = environment.chain(variables);
+        let supervisor =
+            PolicySupervisor::new(set, workspace, environment).with_secrets(user.named_secrets());
         crate::secrets::hide(&supervisor.redactor());
         Ok(supervisor)
     }
@@ -278,13 +297,23 @@ impl Project {
         if access == Access::Act {
             self.require_trust(files)?;
         }
-        let store = self.store(&config)?;
         let user = UserConfig::load()?;
         user.apply()?;
+        let connectors = Arc::new(user.connectors(self)?);
+        self.gateway_of(&config, supervisor, connectors)
+    }
+
+    /// Builds the gateway over connectors. The caller has checked the trust.
+    pub fn gateway_of(
+        &self,
+        config: &Config,
+        supervisor: PolicySupervisor,
+        connectors: Arc<Connectors>,
+    ) -> Result<Gateway, Failure> {
         Ok(Gateway::new(
-            Arc::new(store),
+            Arc::new(self.store(config)?),
             Arc::new(supervisor),
-            Arc::new(user.connectors(self)?),
+            connectors,
             Arc::new(SystemClock),
             config.gateway(),
             PROJECT_WORKSPACE,

@@ -18,6 +18,11 @@ impl UserConfig {
         windlass_cell::handle_signals().map_err(|error| {
             Failure::new(Code::Internal, format!("signals cannot be handled: {error}"))
         })?;
+        self.connectors_without_signals(project)
+    }
+
+    /// Connectors that confine commands, and do not care about signals.
+    pub fn connectors_without_signals(&self, project: &Project) -> Result<Connectors, Failure> {
         Ok(Connectors::new().with_sandbox(self.sandbox(&project.state()?.join("cells"))?))
     }
 

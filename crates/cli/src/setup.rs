@@ -3,21 +3,25 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use windlass_connect::{Confinement, Connectors};
+use windlass_connect::{Confinement, Connectors, Limits};
 use windlass_driver::DriverConfig;
 use windlass_driver::executor::{DRIVER_BUILTINS, Driver, DriverSettings};
-use windlass_engine::executors::{Agent, AgentGuard, BUILTINS, Executors, RunnerChoice};
+use windlass_engine::executors::{
+    Agent, AgentGuard, BUILTINS, Executors, RunnerChoice, SpendCap, Transcripts,
+};
 use windlass_engine::{
     Checkpointer, Engine, EngineError, GatewayProvider, GitRepository, GitSnapshotStore, Parts,
-    Repository, RunObservers, Settings, StopSwitch,
+    PhaseExecutor, Repository, RunObservers, Settings, StopSwitch, ToolDefinition,
 };
 use windlass_governance::{Composed, GovernanceFile, LocatedRule, compose};
+use windlass_journal::Runs;
 use windlass_kernel::artifact::PROJECT_WORKSPACE;
 use windlass_kernel::run::plan::Plan;
 use windlass_kernel::{Code, RiskLevel, TraceId};
 use windlass_loops::{AgentFile, KnownNames, LoopFile};
-use windlass_policy::{Judgement, PolicySet, Question};
+use windlass_policy::{Connector, Judgement, PolicySet, Question};
 use windlass_runtime::{
     Clock as _, FileWorkspace, Gateway, NamedSecrets, People, PolicySupervisor, SystemClock,
     redactor_of,
@@ -26,6 +30,7 @@ use windlass_store::Store;
 use windlass_views::EventLog;
 use windlass_views::checkpoints::Checkpoints;
 
+use crate::agents::ClientConfig;
 use crate::config::Config;
 use crate::failure::Failure;
 use crate::input::unreadable;
@@ -34,12 +39,15 @@ use crate::people::{AccountPeople, user_name};
 use crate::progress::ProgressPrinter;
 use crate::project::{Access, Project};
 use crate::telemetry::{Collector, ExportQueue, RunExporter};
+use crate::tool_definitions;
 use crate::user_config::UserConfig;
 
 /// The engine of a project and what commands need besides it.
 pub struct RunSetup {
     /// The engine.
     pub engine: Engine,
+    /// The project's folder.
+    pub root: PathBuf,
     /// The journal.
     pub store: Arc<dyn Store>,
     /// The settings that hold: what leads out of the project counts only if the user trusts it.
@@ -50,9 +58,20 @@ pub struct RunSetup {
     pub loops: BTreeMap<String, LoopFile>,
     /// The governance rules, without those of loops.
     pub rules: Vec<LocatedRule>,
+    /// Who runs agents.
+    pub runners: RunnerChoice,
+    /// The user's settings of clients.
+    pub clients: BTreeMap<String, ClientConfig>,
+    /// The secrets that settings may name.
+    pub secrets: NamedSecrets,
     /// Sends telemetry when dropped.
     _exporter: RunExporter,
 }
+
+/// The folder of the claims of ports, among the states of all projects.
+const PORTS: &str = ".ports";
+/// How long an MCP server may take to describe its tools.
+const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Creates and caches one gateway per workspace.
 struct GatewayPool {
@@ -80,6 +99,34 @@ impl GatewayPool {
             message: format!("`{}` is not a workspace of this project", workspace.display()),
             hint: None,
         })
+    }
+}
+
+impl GatewayPool {
+    /// The registered tools of MCP servers, as the servers describe them. A server that does not answer has none.
+    fn server_definitions(&self, workspace: &Path) -> Vec<ToolDefinition> {
+        let Ok(files) = FileWorkspace::new(workspace) else { return Vec::new() };
+        let supervisor = PolicySupervisor::new(self.set.clone(), files, environment())
+            .with_secrets(self.secrets.clone());
+        let limits = Limits { timeout: DESCRIBE_TIMEOUT, output_bytes_max: 16 << 20 };
+        let servers = self.set.registry().servers().filter(|server| {
+            matches!(server.connector, Connector::McpStdio { .. } | Connector::McpHttp { .. })
+        });
+        let mut all = Vec::new();
+        for server in servers {
+            let Ok(target) = supervisor.target(server) else { continue };
+            let Ok(description) = self.connectors.describe(&target, limits) else { continue };
+            for tool in server.tools.values() {
+                let found = description.tools.iter().find(|found| found.name == tool.remote_name);
+                all.extend(found.map(|found| ToolDefinition {
+                    tool: format!("{}/{}", server.name, tool.name),
+                    class: tool.class,
+                    description: found.description.clone().unwrap_or_default(),
+                    input_schema: found.input_schema.clone(),
+                }));
+            }
+        }
+        all
     }
 }
 
@@ -121,6 +168,12 @@ impl GatewayProvider for GatewayPool {
     fn judgement(&self, workspace: &Path, question: &Question) -> Option<Judgement> {
         let files = FileWorkspace::new(workspace).ok()?;
         Some(self.set.judge(question, &files))
+    }
+
+    fn definitions(&self, workspace: &Path) -> Vec<ToolDefinition> {
+        let mut all = tool_definitions::definitions(self.set.registry());
+        all.extend(self.server_definitions(workspace));
+        all
     }
 
     fn sizes(&self) -> (usize, usize) {
@@ -288,11 +341,18 @@ impl RunSetup {
         let secrets = user.named_secrets();
         let redactor = Arc::new(redactor_of(&set, environment(), &secrets));
         crate::secrets::hide(&redactor);
+        let runners = crate::agents::runners(&crate::agents::Parts {
+            clients: &user.agents,
+            chosen: &config.agents,
+            secrets: &secrets,
+            sandbox: Arc::new(user.sandbox(&state.join("cells"))?),
+            state: &state,
+        })?;
         let gateways: Arc<dyn GatewayProvider> = Arc::new(GatewayPool {
             root: root.clone(),
             state: state.clone(),
             set,
-            secrets,
+            secrets: secrets.clone(),
             settings: config.gateway(),
             store: Arc::clone(&store),
             connectors: Arc::clone(&connectors),
@@ -300,6 +360,7 @@ impl RunSetup {
             gateways: Mutex::default(),
         });
         let (snapshot_root, checkpoint_root) = (root.clone(), root.clone());
+        let project_root = root.clone();
         let repository: Arc<dyn Repository> = Arc::new(GitRepository::new(root.clone()));
         let stop = StopSwitch::new(project.stop_folder()?);
         let clock = Arc::new(SystemClock);
@@ -311,14 +372,21 @@ impl RunSetup {
             clock,
             stop.clone(),
             agents,
-            RunnerChoice::default(),
+            runners.clone(),
         )
         .with_redactor(Arc::clone(&redactor))
-        .with_call_limits(config.calls.limits());
+        .with_call_limits(config.calls.limits())
+        .with_spend_cap(
+            user.spend
+                .cap()?
+                .map(|per_day| SpendCap { runs: Runs::new(Arc::clone(&store)), per_day }),
+        )
+        .with_transcripts(Transcripts::new(state.join("transcripts")));
         if let Some(driver) = &driver {
             let guard = Arc::clone(driver) as Arc<dyn AgentGuard>;
             executor = executor.with(Driver::builtins(driver)).with_guard(guard);
         }
+        let executor = Arc::new(executor);
         let files = Arc::new(project.run_files(&store, &config));
         let queue = ExportQueue::default();
         let collector = Collector::find(&config);
@@ -326,7 +394,7 @@ impl RunSetup {
             Parts {
                 store: Arc::clone(&store),
                 clock: Arc::new(SystemClock),
-                executor: Arc::new(executor),
+                executor: Arc::clone(&executor) as Arc<dyn PhaseExecutor>,
                 observers: vec![
                     Arc::clone(&files) as Arc<dyn RunObservers>,
                     Arc::new(EventLog),
@@ -347,15 +415,33 @@ impl RunSetup {
                 state: state.clone(),
             },
         );
+        // All projects of the account share the ports of the machine.
+        let ports = state.parent().unwrap_or(&state).join(PORTS);
         let snapshots =
             GitSnapshotStore::new(snapshot_root, state.join("snapshots.git"), state.join("blobs"));
         let clock = Arc::new(SystemClock);
         let checkpointer = Checkpointer::new(Arc::new(snapshots), clock, checkpoint_root, state);
-        engine = engine.with_checkpointer(Arc::new(checkpointer)).with_redactor(redactor);
+        engine = engine
+            .with_checkpointer(Arc::new(checkpointer))
+            .with_redactor(redactor)
+            .with_setups(executor, ports);
         if let Some(driver) = driver {
             engine = engine.with_expander(driver);
         }
         let exporter = RunExporter { queue, collector, store: Arc::clone(&store), output };
-        Ok(Self { engine, store, config, people, loops, rules, _exporter: exporter })
+        let clients = user.agents;
+        Ok(Self {
+            engine,
+            root: project_root,
+            store,
+            config,
+            people,
+            loops,
+            rules,
+            runners,
+            clients,
+            secrets,
+            _exporter: exporter,
+        })
     }
 }

@@ -9,9 +9,11 @@ use std::path::{Path, PathBuf};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer};
 use windlass_cell::Level;
+use windlass_engine::executors::JobBudget;
 use windlass_kernel::{Code, HostRule};
 use windlass_runtime::NamedSecrets;
 
+use crate::agents::{ClientConfig, Kind};
 use crate::config::toml_message;
 use crate::failure::Failure;
 use crate::input::{self, unreadable};
@@ -27,8 +29,12 @@ const LIST_MAX: usize = 64;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct UserConfig {
+    /// The clients of coding agents.
+    pub agents: BTreeMap<String, ClientConfig>,
     /// How commands are confined.
     pub sandbox: Sandbox,
+    /// The most that agents may use in a day.
+    pub spend: Spend,
     /// The programs that Windlass itself starts.
     pub helpers: Helpers,
     /// What git may do when Windlass starts it.
@@ -37,6 +43,49 @@ pub struct UserConfig {
     pub network: NetworkSettings,
     /// The secrets that calls may name.
     pub secrets: BTreeMap<String, SecretSource>,
+    /// What wrapped MCP servers may reach, by name.
+    pub wrap: BTreeMap<String, WrapSettings>,
+}
+
+/// The most that the agents of all runs of a project may use in a day of UTC.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Spend {
+    /// In dollars, as the clients state them.
+    pub dollars_per_day: Option<f64>,
+    /// In tokens.
+    pub tokens_per_day: Option<u64>,
+}
+
+impl Spend {
+    /// The cap; `None` if there is none.
+    pub fn cap(self) -> Result<Option<JobBudget>, Failure> {
+        let dollars = self.dollars_per_day.map(|dollars| {
+            windlass_agents::micros(dollars).ok_or_else(|| {
+                let message = "`spend.dollars_per_day` in your settings is not an amount";
+                Failure::new(Code::ConfigInvalid, message).hint("write dollars, as in `20.0`")
+            })
+        });
+        let cap = JobBudget { tokens: self.tokens_per_day, cost_micros: dollars.transpose()? };
+        Ok((cap != JobBudget::default()).then_some(cap))
+    }
+}
+
+/// What a wrapped MCP server may reach.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct WrapSettings {
+    /// Whether it runs in the sandbox.
+    pub sandbox: bool,
+    /// The hosts that it may reach from there, as `host:port`.
+    #[serde(deserialize_with = "host_rules")]
+    pub network: Vec<HostRule>,
+}
+
+impl Default for WrapSettings {
+    fn default() -> Self {
+        Self { sandbox: true, network: Vec::new() }
+    }
 }
 
 /// What tools may reach through the broker, beyond what the tool registry lists.
@@ -48,7 +97,8 @@ pub struct NetworkSettings {
     pub private: Vec<HostRule>,
 }
 
-fn host_rules<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<HostRule>, D::Error> {
+/// Reads a list of rules for hosts.
+pub fn host_rules<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<HostRule>, D::Error> {
     let texts = Vec::<String>::deserialize(deserializer)?;
     let rule = |text: String| HostRule::parse_with_addresses(&text).map_err(D::Error::custom);
     texts.into_iter().map(rule).collect()
@@ -158,7 +208,19 @@ impl UserConfig {
                 return Err(not_absolute(&format!("helpers.{name}"), path));
             }
         }
+        for (name, agent) in &config.agents {
+            Kind::of(name, agent)?;
+            if let Some(secret) = &agent.credential
+                && !config.secrets.contains_key(secret)
+            {
+                return Err(format!(" `agents.{name}.credential` is no name below [secrets]"));
+            }
+        }
         secrets::check(&config.secrets)?;
+        let is_idle = |wrap: &WrapSettings| !wrap.sandbox && !wrap.network.is_empty();
+        if let Some((name, _)) = config.wrap.iter().find(|(_, wrap)| is_idle(wrap)) {
+            return Err(format!(" `wrap.{name}.network` has no effect with `sandbox = false`"));
+        }
         let filters = &config.git.filters;
         let plain = |char: char| char.is_ascii_alphanumeric() || matches!(char, '_' | '-');
         let is_name = |name: &String| !name.is_empty() && name.chars().all(plain);
@@ -211,6 +273,8 @@ impl UserConfig {
         words.extend((!filters.is_empty()).then(|| format!("filters {}", filters.join(", "))));
         let names: Vec<&str> = self.secrets.keys().map(String::as_str).collect();
         words.extend((!names.is_empty()).then(|| format!("secrets {}", names.join(", "))));
+        let names: Vec<&str> = self.wrap.keys().map(String::as_str).collect();
+        words.extend((!names.is_empty()).then(|| format!("wrap {}", names.join(", "))));
         words.join("; ")
     }
 }
@@ -267,6 +331,21 @@ mod tests {
     }
 
     #[test]
+    fn several_models_can_have_settings() {
+        let text = "[agents.local]\nkind = \"model\"\napi = \"openai-chat\"\nmodel = \"m\"\n\
+            endpoint = \"http://127.0.0.1:11434/v1\"\ncontext_tokens = 32000\n\
+            [agents.big]\nkind = \"model\"\napi = \"anthropic\"\ncredential = \"A\"\n\
+            input_per_million = 3.0\noutput_per_million = 15.0\ncached_per_million = 0.3\n\
+            [agents.mine]\nkind = \"command\"\ncommand = [\"/bin/mine\"]\nnetwork = [\"a.example:443\"]\n\
+            [agents.colleague]\nkind = \"person\"\n[agents.other]\nkind = \"codex\"\nmodel = \"n\"\n[secrets]\nA = { env = \"A\" }\n";
+        let config = UserConfig::parse(text).unwrap();
+        assert_eq!(
+            config.agents.keys().collect::<Vec<_>>(),
+            ["big", "colleague", "local", "mine", "other"]
+        );
+    }
+
+    #[test]
     fn what_is_no_setting_is_refused() {
         for (text, says) in [
             ("colour = 1", "unknown field"),
@@ -285,6 +364,21 @@ mod tests {
             ("[secrets]\nA = {}", "exactly one of"),
             ("[secrets]\nA = { env = \"A\", file = \"/a\" }", "exactly one of"),
             ("[secrets]\nA = \"value\"", "line 2"),
+            ("[wrap.x]\nnetwork = [\"a.example:443\"]\nsandbox = false", "has no effect"),
+            ("[wrap.x]\ncolour = 1", "unknown field"),
+            ("[agents.local]\nmodel = \"m\"", "has no `kind`"),
+            ("[agents.local]\nkind = \"modle\"", "has an unknown kind"),
+            ("[agents.\"a b\"]\nkind = \"claude\"", "a name has 1 to 64"),
+            ("[agents.local]\nkind = \"model\"", "`agents.local.api` must be one of"),
+            ("[agents.model]\napi = \"openai\"", "`agents.model.api` must be one of"),
+            ("[agents.model]\napi = \"anthropic\"\ncommand = [\"x\"]", "is no setting of the kind"),
+            ("[agents.claude]\napi = \"anthropic\"", "is no setting of the kind"),
+            ("[agents.model]\napi = \"anthropic\"\ncontext_tokens = 1", "at least"),
+            ("[agents.model]\napi = \"anthropic\"\ninput_per_million = -1.0", "no amount"),
+            ("[agents.x]\nkind = \"command\"", "`agents.x.command` is missing"),
+            ("[agents.person]\nmodel = \"m\"", "is no setting of the kind"),
+            ("[agents.claude]\nnetwork = [\"a.example:443\"]", "is no setting of the kind"),
+            ("[agents.claude]\ncredential = \"C\"", "is no name below [secrets]"),
         ] {
             let error = UserConfig::parse(text).unwrap_err();
             assert!(error.contains(says) || error.starts_with("2:"), "{text}: {error}");

@@ -5,6 +5,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use serde_json::{Map, Value};
+use windlass_kernel::artifact::FileChange;
 use windlass_kernel::{Code, RiskLevel, ToolCallId};
 
 use windlass_cell::Limits;
@@ -30,6 +31,8 @@ pub struct Job<'a> {
     pub limits: Limits,
     /// What a command may change and reach; without one it is not confined.
     pub confinement: Option<&'a Confinement>,
+    /// What it will make of a file, as it was foreseen; the file tools do nothing else.
+    pub foreseen: Option<&'a FileChange>,
 }
 
 /// Where a job is performed. `Debug` shows neither values of the environment nor the bearer.
@@ -69,6 +72,13 @@ pub enum Target {
         /// Sent as `Authorization: Bearer …`.
         bearer: Option<String>,
     },
+    /// The file tools of Windlass itself.
+    Files {
+        /// The workspace.
+        root: PathBuf,
+    },
+    /// A person, whose answer is their decision on the call. No connector performs it.
+    Person,
 }
 
 /// Prints the names of environment variables, never their values.
@@ -105,6 +115,8 @@ impl fmt::Debug for Target {
                 .field("url", url)
                 .field("bearer", &bearer.as_ref().map(|_| "…"))
                 .finish(),
+            Self::Person => formatter.write_str("Person"),
+            Self::Files { root } => formatter.debug_struct("Files").field("root", root).finish(),
         }
     }
 }
@@ -160,6 +172,9 @@ pub enum Certainty {
 pub trait Connect: Send + Sync {
     /// Performs one job and waits until it ends, at most a few seconds beyond its time limit.
     fn perform(&self, job: &Job<'_>) -> Reply;
+
+    /// What a job would make of a file, if its target can tell: it is recorded before the job is performed.
+    fn foresee(&self, target: &Target, tool: &str, args: &Value) -> Option<FileChange>;
 }
 
 #[cfg(test)]

@@ -5,10 +5,12 @@
 //! The API is blocking; an asynchronous runtime starts with the first MCP call and stays inside.
 //! Nothing is reached over the network unless a call, or the caller of [`post_json`], names it.
 
+mod agent_process;
 mod cache_changes;
 mod cache_settings;
 mod call_failure;
 mod command;
+mod file_tools;
 mod hidden_files;
 mod job;
 mod mcp;
@@ -16,12 +18,15 @@ mod network;
 mod pinned;
 mod pool;
 mod post;
+mod post_stream;
 mod protected_paths;
 mod sandbox;
 
+pub use agent_process::{AgentProcess, AgentProgram};
 pub use job::{Certainty, Connect, Job, Reply, Target};
 pub use mcp::{ServerDescription, ToolDescription};
 pub use pool::{Connectors, DescribeError};
 pub use post::{Post, PostError, post_json};
+pub use post_stream::{PostedStream, ResponsePiece, post_stream};
 pub use sandbox::{Confinement, Sandbox, SandboxSettings};
 pub use windlass_cell::{Access, Limits, ReceivedSignal, received_signal};

@@ -81,8 +81,12 @@ impl BrokerObserver for Record {
                 });
                 events.add(closed, false);
             }
-            BrokerEvent::Refused { asked, refusal } => {
-                events.add(json!({ "refused": asked, "reason": refusal.to_string() }), true);
+            BrokerEvent::Refused { asked, refusal, detail } => {
+                let reason = match detail {
+                    Some(detail) => format!("{refusal}: {detail}"),
+                    None => refusal.to_string(),
+                };
+                events.add(json!({ "refused": asked, "reason": reason }), true);
             }
             BrokerEvent::Unreachable { asked, failure } => {
                 events.add(json!({ "unreachable": asked, "reason": failure.to_string() }), true);

@@ -8,9 +8,11 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 use tokio::runtime::{Builder, Handle, Runtime};
 use windlass_kernel::Code;
+use windlass_kernel::artifact::FileChange;
 
 use crate::call_failure::CallFailure;
 use crate::command::{self, Command};
+use crate::file_tools;
 use crate::mcp::{Call, Connection, Deadline, ServerDescription};
 use crate::{Certainty, Connect, Job, Limits, Reply, Sandbox, Target};
 
@@ -129,8 +131,8 @@ impl Connectors {
     fn slot(&self, target: &Target) -> Result<Arc<Slot>, CallFailure> {
         let server = match target {
             Target::McpStdio { server, .. } | Target::McpHttp { server, .. } => server,
-            Target::Command { .. } => {
-                let message = "a command is not an MCP server";
+            Target::Command { .. } | Target::Files { .. } | Target::Person => {
+                let message = "this target is not an MCP server";
                 return Err(CallFailure::protocol(Certainty::DidNotRun, message));
             }
         };
@@ -199,6 +201,23 @@ impl Connect for Connectors {
                 command::perform(&command, job.confinement, self.sandbox.as_deref())
             }
             Target::McpStdio { .. } | Target::McpHttp { .. } => self.call(job),
+            Target::Files { root } => file_tools::perform(root, job, self.sandbox.as_deref()),
+            Target::Person => {
+                let message = "a person is asked by the gateway, not by a connector";
+                CallFailure::internal(Certainty::DidNotRun, message).into_reply(None)
+            }
+        }
+    }
+
+    fn foresee(&self, target: &Target, tool: &str, args: &Value) -> Option<FileChange> {
+        match target {
+            Target::Files { root } => {
+                file_tools::foresee(root, tool, args, self.sandbox.as_deref())
+            }
+            Target::Command { .. }
+            | Target::McpStdio { .. }
+            | Target::McpHttp { .. }
+            | Target::Person => None,
         }
     }
 }

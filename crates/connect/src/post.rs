@@ -91,7 +91,7 @@ pub fn post_json(post: Post<'_>) -> Result<Vec<u8>, PostError> {
     sent
 }
 
-fn client(url: &Url, headers: &[(String, String)]) -> Result<Client, PostError> {
+pub(crate) fn client(url: &Url, headers: &[(String, String)]) -> Result<Client, PostError> {
     let invalid = |reason: String| PostError::Invalid { reason };
     let mut all = HeaderMap::new();
     all.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));

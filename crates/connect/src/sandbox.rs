@@ -242,8 +242,28 @@ impl Sandbox {
         })
     }
 
+    /// How strongly commands are confined.
+    pub(crate) const fn level(&self) -> Level {
+        self.settings.level
+    }
+
+    /// What a command may use.
+    pub(crate) const fn limits(&self) -> CellLimits {
+        self.settings.limits
+    }
+
+    /// Our own binary.
+    pub(crate) fn launcher(&self) -> &Path {
+        &self.settings.launcher
+    }
+
+    /// The files of a workspace that commands do not see.
+    pub(crate) fn hidden(&self, workspace: &Path) -> Result<Vec<PathBuf>, CallFailure> {
+        self.facts(workspace)?.hidden(workspace).map_err(CallFailure::sandbox)
+    }
+
     /// Who makes cells on this machine.
-    fn maker(&self) -> Result<Maker, String> {
+    pub(crate) fn maker(&self) -> Result<Maker, String> {
         let bwrap = || find_helper("bwrap", self.settings.bwrap.as_deref());
         self.maker.get_or_init(|| choose_maker(&self.settings.launcher, bwrap)).clone()
     }

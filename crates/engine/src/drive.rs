@@ -151,6 +151,9 @@ impl<'a> Drive<'a> {
         {
             return self.engine.merge(self.recorder, *phase, *attempt);
         }
+        if new == [Work::Setup] {
+            return self.engine.set_up(self.recorder);
+        }
         // A single piece of work needs no thread.
         if let ([work], true) = (new.as_slice(), self.in_progress.is_empty()) {
             let report = perform(self.engine, self.recorder, *work);
@@ -197,7 +200,7 @@ impl<'a> Drive<'a> {
             | Work::Review { phase, attempt, .. }
             | Work::Merge { phase, attempt }
             | Work::Do { phase, attempt } => (phase, attempt),
-            Work::Restore => return Ok(()),
+            Work::Restore | Work::Setup => return Ok(()),
         };
         let (phase, check) = {
             let recorder = lock(self.recorder);
@@ -205,7 +208,7 @@ impl<'a> Drive<'a> {
             let check = match work {
                 Work::Check { check, .. } => phase.checks.get(check).map(|check| check.id.clone()),
                 Work::Review { reviewer, .. } => reviewer_of(phase, reviewer),
-                Work::Merge { .. } | Work::Restore | Work::Do { .. } => None,
+                Work::Merge { .. } | Work::Restore | Work::Setup | Work::Do { .. } => None,
             };
             (phase.id.clone(), check.unwrap_or_default())
         };
@@ -241,17 +244,28 @@ impl<'a> Drive<'a> {
                     duration_ms,
                 });
             }
-            (_, WorkResult::Waiting { call, evidence, question, .. }) => {
-                events.push(Event::Waiting { phase, attempt, call, change, evidence, question });
+            (_, WorkResult::Waiting { waits_for, evidence, question, .. }) => {
+                events.push(Event::Waiting {
+                    phase,
+                    attempt,
+                    change,
+                    evidence,
+                    question,
+                    waits_for,
+                });
             }
             // The loop checks the switch again before any other work.
             (_, WorkResult::Stopped) => {}
             (
-                Work::Do { .. } | Work::Merge { .. } | Work::Restore,
+                Work::Do { .. } | Work::Merge { .. } | Work::Restore | Work::Setup,
                 WorkResult::Finished(Completion::Judged(_)),
             )
             | (
-                Work::Check { .. } | Work::Review { .. } | Work::Merge { .. } | Work::Restore,
+                Work::Check { .. }
+                | Work::Review { .. }
+                | Work::Merge { .. }
+                | Work::Restore
+                | Work::Setup,
                 WorkResult::Finished(Completion::Done(_)),
             ) => {
                 let failure =
@@ -340,7 +354,7 @@ fn assign(engine: &Engine, recorder: &Mutex<RunRecorder>, work: Work) -> Option<
         Work::Check { phase, attempt, .. }
         | Work::Review { phase, attempt, .. }
         | Work::Do { phase, attempt } => (phase, attempt),
-        Work::Merge { .. } | Work::Restore => return None,
+        Work::Merge { .. } | Work::Restore | Work::Setup => return None,
     };
     let phase = run.phase(at)?.0.clone();
     let subject = match work {
@@ -348,7 +362,7 @@ fn assign(engine: &Engine, recorder: &Mutex<RunRecorder>, work: Work) -> Option<
         Work::Review { reviewer, .. } => {
             Subject::Check(Box::new(review_of(&run, &phase, reviewer)?))
         }
-        Work::Merge { .. } | Work::Restore | Work::Do { .. } => Subject::Work,
+        Work::Merge { .. } | Work::Restore | Work::Setup | Work::Do { .. } => Subject::Work,
     };
     let time_left = run.limit(BudgetedResource::WallMs).map(|limit| {
         Duration::from_millis(limit.saturating_sub(run.used(BudgetedResource::WallMs)))

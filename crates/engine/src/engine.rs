@@ -18,6 +18,7 @@ use crate::hold_packets::HoldPackets;
 use crate::phase_executor::PhaseExecutor;
 use crate::repository::Repository;
 use crate::run_recorder::{EventExpander, Recording, RunObservers, RunRecorder};
+use crate::setup::SetupRunner;
 use crate::stop::StopSwitch;
 
 /// The settings of an engine.
@@ -68,6 +69,8 @@ pub struct Engine {
     pub(crate) people: Arc<dyn People>,
     pub(crate) stop: StopSwitch,
     pub(crate) settings: Settings,
+    pub(crate) setup_runner: Option<Arc<dyn SetupRunner>>,
+    pub(crate) ports: Option<PathBuf>,
 }
 
 impl Engine {
@@ -93,7 +96,19 @@ impl Engine {
             checkpointer: None,
             redactor: Arc::default(),
         };
-        Self { recording, executor, packets, repository, gateways, people, stop, settings }
+        let (setup_runner, ports) = (None, None);
+        Self {
+            recording,
+            executor,
+            packets,
+            repository,
+            gateways,
+            people,
+            stop,
+            settings,
+            setup_runner,
+            ports,
+        }
     }
 
     /// The reader of runs.
@@ -130,6 +145,14 @@ impl Engine {
     #[must_use]
     pub fn with_expander(mut self, expander: Arc<dyn EventExpander>) -> Self {
         self.recording.expander = Some(expander);
+        self
+    }
+
+    /// Sets the runner of setups, and the folder in which all runs of the account claim their ports.
+    #[must_use]
+    pub fn with_setups(mut self, runner: Arc<dyn SetupRunner>, ports: PathBuf) -> Self {
+        self.setup_runner = Some(runner);
+        self.ports = Some(ports);
         self
     }
 

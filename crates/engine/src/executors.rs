@@ -7,7 +7,9 @@ mod governance;
 mod input;
 mod outputs;
 mod script;
+mod spend;
 mod tool_caller;
+mod transcript;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,10 +22,17 @@ use windlass_kernel::run::{Failure, PhaseResult};
 use windlass_redact::Redactor;
 use windlass_runtime::Clock;
 
-pub use agent::{Agent, AgentJob, Runner, RunnerChoice};
+pub use agent::{
+    AGENTS_OPTION, Agent, AgentJob, BUDGET_EXHAUSTED, DEFAULT_AGENT, INSTRUCTIONS_OPTION,
+    JobBudget, Runner, RunnerChoice, TROUBLE,
+};
 pub use builtin::{BUILTINS, Builtin, BuiltinJob, task_strings};
 pub use script::{OPTION as ANSWERS_OPTION, Script, ScriptError};
-pub use tool_caller::{AgentGuard, CallLimits, CallResult, ToolCaller, ToolRequest};
+pub use spend::SpendCap;
+pub use tool_caller::{
+    AgentGuard, CallLimits, CallResult, EarlierCall, ToolCaller, ToolRequest, failure_reason,
+};
+pub use transcript::{Transcript, Transcripts, live_files, read_lines};
 
 use self::governance::Validators;
 use crate::error::EngineError;
@@ -54,6 +63,8 @@ pub struct Executors {
     pub(crate) guard: Option<Arc<dyn AgentGuard>>,
     pub(crate) redactor: Arc<Redactor>,
     pub(crate) call_limits: CallLimits,
+    pub(crate) transcripts: Option<Transcripts>,
+    pub(crate) spend: Option<SpendCap>,
     validators: Validators,
 }
 
@@ -83,6 +94,8 @@ impl Executors {
             guard,
             redactor: Arc::default(),
             call_limits: CallLimits::default(),
+            transcripts: None,
+            spend: None,
             validators,
         }
     }
@@ -91,6 +104,20 @@ impl Executors {
     #[must_use]
     pub fn with_redactor(mut self, redactor: Arc<Redactor>) -> Self {
         self.redactor = redactor;
+        self
+    }
+
+    /// Sets where the transcripts of agents are kept; without, there are none.
+    #[must_use]
+    pub fn with_transcripts(mut self, transcripts: Transcripts) -> Self {
+        self.transcripts = Some(transcripts);
+        self
+    }
+
+    /// Sets the most that all runs may use in a day.
+    #[must_use]
+    pub fn with_spend_cap(mut self, cap: Option<SpendCap>) -> Self {
+        self.spend = cap;
         self
     }
 
@@ -161,12 +188,9 @@ impl Executors {
         recorder: &PhaseRecorder<'_>,
         began: Instant,
     ) -> Result<WorkResult<Completion>, EngineError> {
-        let Answer { mut answer, mut failure, usage } = match result {
-            WorkResult::Finished(answer) => answer,
-            WorkResult::Waiting { call, evidence, question, usage } => {
-                return Ok(WorkResult::Waiting { call, evidence, question, usage });
-            }
-            WorkResult::Stopped => return Ok(WorkResult::Stopped),
+        let Answer { mut answer, mut failure, usage, .. } = match result.finished() {
+            Ok(answer) => answer,
+            Err(unfinished) => return Ok(unfinished),
         };
         let mut facts = BTreeMap::new();
         let mut outputs = BTreeMap::new();
@@ -254,12 +278,9 @@ fn milliseconds(began: Instant) -> u64 {
 
 /// Converts the answer of a check to its verdict; a check that failed has none.
 fn verdict_of(result: WorkResult, duration_ms: u64) -> WorkResult<Completion> {
-    let Answer { answer, failure, usage } = match result {
-        WorkResult::Finished(answer) => answer,
-        WorkResult::Waiting { call, evidence, question, usage } => {
-            return WorkResult::Waiting { call, evidence, question, usage };
-        }
-        WorkResult::Stopped => return WorkResult::Stopped,
+    let Answer { answer, failure, usage, .. } = match result.finished() {
+        Ok(answer) => answer,
+        Err(unfinished) => return unfinished,
     };
     let failed = |reason: String| Verdict {
         verdict: String::new(),

@@ -3,12 +3,26 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use serde_json::Value;
 use windlass_connect::Confinement;
 use windlass_kernel::{RiskLevel, TraceId};
 use windlass_policy::{Judgement, Question};
 use windlass_runtime::Gateway;
 
 use crate::error::EngineError;
+
+/// A tool as an agent is told of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolDefinition {
+    /// The tool, as `server/tool`.
+    pub tool: String,
+    /// Its class in the tool registry.
+    pub class: RiskLevel,
+    /// What it does.
+    pub description: String,
+    /// The JSON Schema of its arguments.
+    pub input_schema: Value,
+}
 
 /// Provides the gateway of a workspace.
 pub trait GatewayProvider: Send + Sync {
@@ -26,6 +40,9 @@ pub trait GatewayProvider: Send + Sync {
 
     /// The judgement of the policy on a call that is not made; `None` if it cannot be judged.
     fn judgement(&self, workspace: &Path, question: &Question) -> Option<Judgement>;
+
+    /// The tools that agents in this workspace can be offered.
+    fn definitions(&self, workspace: &Path) -> Vec<ToolDefinition>;
 
     /// The number of rules and the number of tools.
     fn sizes(&self) -> (usize, usize);

@@ -12,6 +12,7 @@ use windlass_workspace::{
 use crate::error::EngineError;
 use crate::pinning::{commit_hook, pinned_paths};
 use crate::repository::{CommitHook, FILES_MAX, PinRequest, PreparedCommit, Repository};
+use crate::setup::copied_paths;
 use crate::snapshot_store::recorded_tree;
 use crate::start::worktree_branch;
 
@@ -55,8 +56,29 @@ fn dirty(message: String) -> EngineError {
     EngineError::Requirement { code: Code::RepoDirty, message }
 }
 
+/// The work tree of a run, without the files that were copied into it: they belong to no commit.
+pub(crate) fn git_of(workspace: &Path, run: &Run) -> Git {
+    Git::new(workspace).omitting(copied_paths(run))
+}
+
+pub(crate) fn require_clean(git: &Git) -> Result<(), EngineError> {
+    match git.status()? {
+        WorktreeStatus::Clean => Ok(()),
+        WorktreeStatus::Dirty { paths, count } => {
+            let names: Vec<String> =
+                paths.iter().take(5).map(|path| format!("`{}`", path.display())).collect();
+            let more = if count > names.len() { ", …" } else { "" };
+            Err(dirty(format!(
+                "the repository has {count} changed or untracked {}: {}{more}",
+                if count == 1 { "file" } else { "files" },
+                names.join(", ")
+            )))
+        }
+    }
+}
+
 /// The commit at which a run left its branch.
-fn expected(run: &Run) -> Option<&str> {
+pub(crate) fn expected(run: &Run) -> Option<&str> {
     let base = run.started.as_ref().and_then(|started| started.base.as_ref());
     run.commit
         .as_ref()
@@ -181,23 +203,11 @@ impl Repository for GitRepository {
     }
 
     fn require_clean(&self, workspace: &Path) -> Result<(), EngineError> {
-        match Git::new(workspace).status()? {
-            WorktreeStatus::Clean => Ok(()),
-            WorktreeStatus::Dirty { paths, count } => {
-                let names: Vec<String> =
-                    paths.iter().take(5).map(|path| format!("`{}`", path.display())).collect();
-                let more = if count > names.len() { ", …" } else { "" };
-                Err(dirty(format!(
-                    "the repository has {count} changed or untracked {}: {}{more}",
-                    if count == 1 { "file" } else { "files" },
-                    names.join(", ")
-                )))
-            }
-        }
+        require_clean(&Git::new(workspace))
     }
 
     fn require_unchanged(&self, workspace: &Path, run: &Run) -> Result<(), EngineError> {
-        let git = Git::new(workspace);
+        let git = git_of(workspace, run);
         require_branch(&git, run)?;
         // A commit may be recorded to which the branch has not been moved yet.
         let parent = run.commit.as_ref().map(|commit| commit.parent.as_str());
@@ -205,7 +215,7 @@ impl Repository for GitRepository {
         if parent.is_none() || head.as_ref().map(CommitId::as_str) != parent {
             require_head(&git, run)?;
         }
-        let Some(change) = &run.change else { return self.require_clean(workspace) };
+        let Some(change) = &run.change else { return require_clean(&git) };
         let tree = git.tree_of_worktree()?;
         if tree.as_str() == change.tree {
             return Ok(());
@@ -217,12 +227,17 @@ impl Repository for GitRepository {
         Err(dirty(format!("files have changed since the run stopped: {}", names.join(", "))))
     }
 
+    fn tracked_changes(&self, workspace: &Path) -> Result<Vec<String>, EngineError> {
+        let changed = Git::new(workspace).uncommitted()?;
+        Ok(changed.into_iter().filter(|(_, tracked)| *tracked).map(|(path, _)| path).collect())
+    }
+
     fn change(&self, workspace: &Path, run: &Run) -> Result<Option<Change>, EngineError> {
         let started = run.started.as_ref();
         let Some(base) = started.and_then(|started| started.base.as_ref()) else {
             return Ok(None);
         };
-        let git = Git::new(workspace);
+        let git = git_of(workspace, run);
         let tree = git.tree_of_worktree()?;
         let stat = git.diff_to(&Treeish::Commit(recorded_commit(&base.commit)?), &tree)?;
         let files = stat.files.iter().take(FILES_MAX);
@@ -243,7 +258,7 @@ impl Repository for GitRepository {
         let Some(base) = started.and_then(|started| started.base.as_ref()) else {
             return Ok(None);
         };
-        let git = Git::new(workspace);
+        let git = git_of(workspace, run);
         let tree = git.tree_of_worktree()?;
         let base = Treeish::Commit(recorded_commit(&base.commit)?);
         Ok(Some(git.patch_to(&base, &tree)?))
@@ -258,7 +273,7 @@ impl Repository for GitRepository {
     }
 
     fn require_reviewed(&self, workspace: &Path, run: &Run) -> Result<(), EngineError> {
-        let git = Git::new(workspace);
+        let git = git_of(workspace, run);
         let head = require_head(&git, run)?;
         reviewed_tree(&git, &head, run).map(drop)
     }
@@ -274,7 +289,7 @@ impl Repository for GitRepository {
         message: &str,
         at: Timestamp,
     ) -> Result<PreparedCommit, EngineError> {
-        let git = Git::new(workspace);
+        let git = git_of(workspace, run);
         let head = require_head(&git, run)?;
         let tree = reviewed_tree(&git, &head, run)?;
         let commit = commit_on(&git, head, &tree, message, at)?;

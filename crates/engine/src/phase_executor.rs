@@ -6,8 +6,10 @@ use std::time::Duration;
 
 use serde_json::Value;
 use windlass_kernel::run::plan::{Check, Phase};
-use windlass_kernel::run::{Event, Failure, InvocationResult, NoteKind, PhaseResult, Run, Usage};
-use windlass_kernel::{PlanId, TraceId};
+use windlass_kernel::run::{
+    Event, Failure, InvocationResult, NoteKind, PhaseResult, Run, Usage, WaitsFor,
+};
+use windlass_kernel::{PlanId, Timestamp};
 
 use crate::error::EngineError;
 use crate::run_recorder::RunRecorder;
@@ -60,11 +62,11 @@ pub enum Subject {
 pub enum WorkResult<T = Answer> {
     /// The work has ended.
     Finished(T),
-    /// A call waits for a person.
+    /// The work waits; it goes on later.
     Waiting {
-        /// The call.
-        call: TraceId,
-        /// What the person should see of the call.
+        /// What it waits for.
+        waits_for: WaitsFor,
+        /// What a person should see.
         evidence: Value,
         /// The question to the person.
         question: String,
@@ -75,6 +77,22 @@ pub enum WorkResult<T = Answer> {
     Stopped,
 }
 
+impl<T> WorkResult<T> {
+    /// What the work returned, or else the result of all work of which it is a part.
+    ///
+    /// # Errors
+    /// The result, if the work waits or was stopped.
+    pub fn finished<U>(self) -> Result<T, WorkResult<U>> {
+        match self {
+            Self::Finished(value) => Ok(value),
+            Self::Waiting { waits_for, evidence, question, usage } => {
+                Err(WorkResult::Waiting { waits_for, evidence, question, usage })
+            }
+            Self::Stopped => Err(WorkResult::Stopped),
+        }
+    }
+}
+
 /// The answer of an agent, a program or a builtin.
 #[derive(Clone, Debug, Default)]
 pub struct Answer {
@@ -82,6 +100,8 @@ pub struct Answer {
     pub answer: Value,
     /// The failure, if the work failed.
     pub failure: Option<Failure>,
+    /// When failed work can be tried again, if that is known.
+    pub until: Option<Timestamp>,
     /// The usage.
     pub usage: Usage,
 }
@@ -106,7 +126,17 @@ impl WorkResult {
     pub fn failed(class: &str, reason: impl Into<String>) -> Self {
         let failure = Some(Failure { class: class.to_owned(), reason: reason.into() });
         let answer = Value::Object(serde_json::Map::new());
-        Self::Finished(Answer { answer, failure, usage: Usage::default() })
+        Self::Finished(Answer { answer, failure, ..Answer::default() })
+    }
+
+    /// Sets when failed work can be tried again.
+    #[must_use]
+    pub fn with_until(mut self, time: Option<Timestamp>) -> Self {
+        match &mut self {
+            Self::Finished(Answer { until, .. }) => *until = time,
+            Self::Waiting { .. } | Self::Stopped => {}
+        }
+        self
     }
 
     /// Sets the usage.

@@ -11,7 +11,7 @@ use windlass_kernel::run::{
 use windlass_workspace::{CommitId, Git, GitCause, GitError, Hook, PinnedKind, PinnedPath};
 
 use crate::error::EngineError;
-use crate::git_repository::{recorded_commit, tree_to_commit};
+use crate::git_repository::{git_of, recorded_commit, tree_to_commit};
 use crate::repository::{CommitHook, PinRequest};
 
 /// The hook that a commit has to pass.
@@ -109,7 +109,7 @@ fn outermost(mut found: Vec<PinnedPath>) -> Vec<PinnedPath> {
 
 /// Finds the repository's own hook, and what it is to be shown.
 pub(crate) fn commit_hook(workspace: &Path, run: &Run) -> Result<CommitHook, EngineError> {
-    let git = Git::new(workspace);
+    let git = git_of(workspace, run);
     let Hook { path, in_worktree, is_outside, runs } = git.hook(HOOK)?;
     if is_outside && runs {
         let why = format!(

@@ -5,7 +5,7 @@
 
 use serde_json::Value;
 use windlass_connect::Reply;
-use windlass_kernel::run::{Event, Failure, GovernanceResult, HoldRequest, PhaseResult};
+use windlass_kernel::run::{Event, Failure, GovernanceResult, HoldRequest, PhaseResult, SetupStep};
 use windlass_redact::Redactor;
 
 use crate::phase_executor::{Answer, WorkResult};
@@ -43,11 +43,13 @@ pub(crate) fn redact_event(redactor: &Redactor, event: &mut Event) {
             redactor.redact(evidence);
             redactor.redact_text(question);
         }
+        Event::Setup(step) => redact_setup(redactor, step),
         Event::Noted { body, .. } => redactor.redact(body),
         Event::Ended { detail, .. } => redactor.redact_text(detail),
         // What people sign is redacted before they sign it.
         Event::Voted(_) | Event::Revoked(_) => {}
         Event::Begun {}
+        | Event::Integration(_)
         | Event::PhaseStarted { .. }
         | Event::InvocationStarted { .. }
         | Event::MergePrepared { .. }
@@ -59,6 +61,20 @@ pub(crate) fn redact_event(redactor: &Redactor, event: &mut Event) {
         | Event::Continued {}
         | Event::Restarted { .. }
         | Event::CommitPrepared { .. } => {}
+    }
+}
+
+fn redact_setup(redactor: &Redactor, step: &mut SetupStep) {
+    let failure = match step {
+        SetupStep::Started { .. } | SetupStep::CommandStarted { .. } => None,
+        SetupStep::CommandEnded { output, failure, .. } => {
+            redactor.redact_text(output);
+            failure.as_mut()
+        }
+        SetupStep::Ended { failure } => failure.as_mut(),
+    };
+    if let Some(failure) = failure {
+        redactor.redact_text(&mut failure.reason);
     }
 }
 

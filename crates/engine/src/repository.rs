@@ -33,6 +33,12 @@ pub trait Repository: Send + Sync {
     /// [`EngineError::Requirement`] with the code `REPO_DIRTY` or `REPO_MOVED`, or if git fails.
     fn require_unchanged(&self, workspace: &Path, run: &Run) -> Result<(), EngineError>;
 
+    /// Returns the tracked files of a workspace that differ from its current commit.
+    ///
+    /// # Errors
+    /// [`EngineError::Requirement`] if git fails.
+    fn tracked_changes(&self, workspace: &Path) -> Result<Vec<String>, EngineError>;
+
     /// Returns the changes of a run so far; `None` outside of a repository.
     ///
     /// # Errors

@@ -1,9 +1,10 @@
 //! Resumes a run after a person's answer or after its process died.
 
+use windlass_connect::received_signal;
 use windlass_journal::{Check, Reader};
 use windlass_kernel::run::plan::{Doer, OnRestart, Phase, Requirement, RunOutcome, Trigger};
 use windlass_kernel::run::{
-    AttemptStage, Event, Hold, HoldRequest, PhaseState, PhaseStatus, Resolution, Run,
+    AttemptStage, Event, Hold, HoldRequest, PhaseState, PhaseStatus, RecordedNote, Resolution, Run,
 };
 use windlass_kernel::{Call, Code, Head, Next, State, Timestamp, TraceId};
 use windlass_runtime::{Answer, Attribution, GatewayError, Who};
@@ -38,6 +39,7 @@ impl Engine {
         };
         let mut recorder = self.open(trace_id)?;
         refuse_ended(recorder.run())?;
+        self.require_ports(recorder.run())?;
         if recorder.run().is_rolling_back() && recorder.run().head.state == Some(State::Running) {
             // A person requested the rollback: it is completed before any other check.
             let run = self.finish_rollback(recorder)?;
@@ -53,15 +55,28 @@ impl Engine {
         self.drive(recorder)
     }
 
+    /// Fails if the stop switch of a run is on, or a signal asks Windlass to end.
+    ///
+    /// # Errors
+    /// [`EngineError::Stopped`] or [`EngineError::Interrupted`].
+    pub fn require_not_stopped(&self, run: &Run) -> Result<(), EngineError> {
+        if received_signal().is_some() {
+            return Err(EngineError::interrupted(run));
+        }
+        self.stop.check(Some(&run_name(run)))
+    }
+
     fn resume_hold(&self, recorder: &mut RunRecorder) -> Result<(), EngineError> {
         let run = recorder.snapshot();
         let run_id = run_name(&run);
         let Some(hold) = &run.hold else {
             return Err(EngineError::NotOnHold { run: run_id });
         };
-        let requires_clean =
-            run.plan().is_some_and(|plan| plan.require.contains(&Requirement::CleanRepo));
-        if requires_clean {
+        // Whoever mends a setup changes files.
+        let requires_clean = hold.held.trigger != Trigger::SetupFailed
+            && run.plan().is_some_and(|plan| plan.require.contains(&Requirement::CleanRepo));
+        // What a person does for an agent is the work of the phase.
+        if requires_clean && !is_done_by_person(&run, &hold.held.phase) {
             self.repository.require_unchanged(&self.workspace(&run), &run)?;
         }
         self.packets.check(&run)?;
@@ -70,6 +85,11 @@ impl Engine {
             return self.expire(recorder);
         }
         match hold.resolution() {
+            // Resuming it is the next try.
+            Resolution::Open if hold.held.trigger == Trigger::AgentUnavailable => {
+                let by = self.settings.by.clone();
+                recorder.append(vec![Event::Resumed { by }])
+            }
             Resolution::Open => {
                 Err(EngineError::Unresolved { run: run_id, question: hold.held.question.clone() })
             }
@@ -226,6 +246,14 @@ impl Engine {
         let (reason, detail) = (reason.to_owned(), detail.to_owned());
         recorder.append(vec![Event::Ended { outcome: RunOutcome::Blocked, reason, detail }])
     }
+}
+
+/// Whether a person does the work of a phase for its agent, as the runner has recorded.
+fn is_done_by_person(run: &Run, phase: &str) -> bool {
+    let of_phase = |note: &&RecordedNote| note.body.get("phase").is_some_and(|name| name == phase);
+    let client = |note: &RecordedNote| note.body.get("client").cloned();
+    let last = run.notes.iter().rev().filter(of_phase).find_map(client);
+    last.is_some_and(|client| client == "person")
 }
 
 // The reasons with which the engine ends a run.

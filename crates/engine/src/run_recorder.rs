@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use windlass_journal::{Observer, Recorder};
-use windlass_kernel::run::{Event, Run, RunEvent, Started};
+use windlass_kernel::run::{Event, IntegrationStep, Run, RunEvent, Started};
 use windlass_kernel::{ArtifactId, PlanId, State, Timestamp, TraceId};
 use windlass_redact::Redactor;
 use windlass_runtime::Clock;
@@ -111,6 +111,10 @@ impl RunRecorder {
         self.begun_rollback = events.iter().any(|event| matches!(event, Event::RollbackBegun(_)));
         // What a checkpoint stores must not be purged before the checkpoint is recorded.
         let mut storing = None;
+        // A merge is recorded in two steps, and nobody else may take the run between them.
+        let prepares = events.iter().any(|event| {
+            matches!(event, Event::Integration(step) if matches!(**step, IntegrationStep::Prepared(_)))
+        });
         for mut event in events {
             // What an expander derives from the event is derived from what is recorded.
             redact_event(&self.recording.redactor, &mut event);
@@ -124,7 +128,7 @@ impl RunRecorder {
             }
         }
         let ended = self.run().head.state.is_some_and(State::is_terminal);
-        let after = if ended { After::Release } else { After::Keep };
+        let after = if ended && !prepares { After::Release } else { After::Keep };
         let committed = self.recorder.commit(KeyAction::None, after);
         drop(storing);
         Ok(committed?)

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use windlass_kernel::run::plan::{Plan, Requirement, RunOutcome};
-use windlass_kernel::run::{Base, PhaseResult, Run, RunName, Started};
+use windlass_kernel::run::{Base, PhaseResult, Run, RunName, Setup, Started};
 use windlass_kernel::{Code, Digest, TraceId};
 use windlass_redact::Finding;
 
@@ -14,6 +14,7 @@ use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::repository::PinRequest;
 use crate::run_recorder::RunRecorder;
+use crate::setup::NewSetup;
 
 /// The parameters of a new run.
 #[derive(Clone, Debug)]
@@ -26,6 +27,8 @@ pub struct NewRun {
     pub task: Value,
     /// Whether the run has its own work tree.
     pub worktree: bool,
+    /// What makes that work tree ready.
+    pub setup: NewSetup,
     /// Further options, which are recorded.
     pub options: Value,
     /// The results of phases that were completed elsewhere.
@@ -45,6 +48,7 @@ impl NewRun {
             loop_digest,
             task,
             worktree: false,
+            setup: NewSetup::default(),
             options: Value::Object(serde_json::Map::new()),
             inherited: BTreeMap::new(),
             wait: None,
@@ -61,6 +65,13 @@ pub(crate) struct Lock {
 /// The branch of a run's own work tree.
 pub(crate) fn worktree_branch(run_id: &str) -> String {
     format!("windlass/{run_id}")
+}
+
+impl Lock {
+    /// A file that this process has locked.
+    pub(crate) const fn new(file: File) -> Self {
+        Self { file }
+    }
 }
 
 impl Drop for Lock {
@@ -80,6 +91,18 @@ impl Engine {
     /// # Errors
     /// [`EngineError`]; nothing was recorded unless the run had begun.
     pub fn start(&self, new: NewRun) -> Result<Run, EngineError> {
+        self.start_if(new, &mut || Ok(()))
+    }
+
+    /// Starts a run as [`Self::start`] does, if `ready` says so after all other checks.
+    ///
+    /// # Errors
+    /// [`EngineError`]; nothing was recorded unless the run had begun.
+    pub fn start_if(
+        &self,
+        new: NewRun,
+        ready: &mut dyn FnMut() -> Result<(), EngineError>,
+    ) -> Result<Run, EngineError> {
         self.stop.check(None)?;
         self.require_no_secret(&new)?;
         let _locks = self.lock_for(&new.plan, new.worktree)?;
@@ -111,6 +134,7 @@ impl Engine {
             self.repository.require_filters(root)?;
         }
         self.require_pinned(&new, base.as_ref())?;
+        ready()?;
         let trace_id = TraceId(self.recording.clock.new_id());
         let run_id = RunName::of(trace_id).to_string();
         let worktree = match (&base, new.worktree) {
@@ -124,6 +148,21 @@ impl Engine {
             }
             (_, _) => None,
         };
+        let NewSetup { commands, copy, timeout_seconds, ports } = new.setup;
+        let claimed = match (&worktree, ports) {
+            (Some(path), Some(ports)) => {
+                Some(self.claim_ports(ports, &self.settings.state.join(path))?)
+            }
+            (_, _) => None,
+        };
+        let ports = claimed.as_ref().map(|(ports, _)| *ports);
+        let needed = !commands.is_empty() || !copy.is_empty() || ports.is_some();
+        let setup = (worktree.is_some() && needed).then_some(Setup {
+            commands,
+            copy,
+            ports,
+            timeout_seconds,
+        });
         let started = Started {
             base,
             by: self.settings.by.clone(),
@@ -133,10 +172,13 @@ impl Engine {
             plan: new.plan,
             policy_hash: self.settings.policy_hash,
             run_id,
+            setup,
             task: new.task,
             worktree,
         };
         let mut recorder = RunRecorder::begin(&self.recording, trace_id, started)?;
+        // The ports are recorded, so that the next run can look for others.
+        drop(claimed);
         self.hold_or_end(&mut recorder, new.wait, new.end)?;
         self.drive(recorder)
     }
@@ -144,7 +186,9 @@ impl Engine {
     /// Fails if the run would record a secret: its plan and its task cannot be changed.
     fn require_no_secret(&self, new: &NewRun) -> Result<(), EngineError> {
         let plan = serde_json::to_value(&new.plan).unwrap_or_default();
-        let parts = [("task", &new.task), ("options", &new.options), ("loop", &plan)];
+        let setup = json!([new.setup.commands, new.setup.copy]);
+        let parts =
+            [("task", &new.task), ("options", &new.options), ("loop", &plan), ("setup", &setup)];
         let redactor = &self.recording.redactor;
         let found = parts.iter().find_map(|(part, value)| Some((part, redactor.find(value)?)));
         let Some((part, found)) = found else { return Ok(()) };

@@ -3,7 +3,7 @@
 use regex::bytes::Regex;
 use serde::de::IgnoredAny;
 use windlass_kernel::run::plan::Evidence;
-use windlass_text::{Glob, printable};
+use windlass_text::{Glob, GlobText, printable};
 
 use crate::judge::Observation;
 use crate::limits::{RuleError, RuleField, globs, regex};
@@ -79,7 +79,7 @@ impl FileValidator {
     /// Whether it applies to the file at this path, relative to the workspace.
     #[must_use]
     pub fn matches(&self, path: &str) -> bool {
-        let path: Vec<char> = path.chars().collect();
+        let path = GlobText::new(path);
         self.globs.iter().any(|glob| glob.matches(&path))
     }
 

@@ -182,6 +182,20 @@ pub struct SupervisorDecision {
     pub ts: Timestamp,
 }
 
+/// A file before and after a change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct FileChange {
+    /// The digest of its content after the change.
+    pub after: Digest,
+    /// The digest of its content before the change; none if there is no such file.
+    #[serde(deserialize_with = "present")]
+    pub before: Option<Digest>,
+    /// Its path in the workspace.
+    #[schemars(length(min = 1, max = 4096))]
+    pub path: String,
+}
+
 /// The call as it is dispatched to its connector. It refers to the arguments of the request by digest.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -190,6 +204,9 @@ pub struct ToolCall {
     pub artifact_id: ArtifactId,
     /// The digest of the decision that allows it.
     pub decision_digest: Digest,
+    /// What the call will make of a file, if its connector can tell. A repeated dispatch has this effect or none.
+    #[serde(deserialize_with = "present")]
+    pub foreseen: Option<FileChange>,
     /// The idempotency key that is sent with the call.
     #[serde(deserialize_with = "present")]
     #[schemars(length(min = 1, max = 255))]

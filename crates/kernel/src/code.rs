@@ -53,6 +53,8 @@ codes! {
     ToolClassDeclarationMismatch = "TOOL_CLASS_DECLARATION_MISMATCH",
     /// The server declares a higher risk level for the tool than the tool registry.
     ToolClassMismatch = "TOOL_CLASS_MISMATCH",
+    /// A wrapped MCP server is not the one that the user accepted.
+    ToolDefinitionChanged = "TOOL_DEFINITION_CHANGED",
     /// A write has no idempotency key.
     IdempotencyKeyRequired = "IDEMPOTENCY_KEY_REQUIRED",
     /// The idempotency key was used for another request.
@@ -129,6 +131,14 @@ codes! {
     PinnedUnavailable = "PINNED_UNAVAILABLE",
     /// The branch of the repository moved during a run.
     RepoMoved = "REPO_MOVED",
+    /// The branch of a run and the branch that it is merged into have changed the same lines.
+    MergeConflict = "MERGE_CONFLICT",
+    /// Only the work of a run that passed is merged.
+    RunNotPassed = "RUN_NOT_PASSED",
+    /// The work tree of a run could not be made ready.
+    SetupFailed = "SETUP_FAILED",
+    /// No port is free for a run, or another run has taken its port.
+    PortUnavailable = "PORT_UNAVAILABLE",
     /// The state of another program cannot be imported.
     ImportInvalid = "IMPORT_INVALID",
     /// A checkpoint cannot be created, found or restored.
@@ -203,6 +213,10 @@ codes! {
     LoopInvalid = "LOOP_INVALID",
     /// An agent file is invalid.
     AgentInvalid = "AGENT_INVALID",
+    /// No runner of an agent can be used: its client, credential, model or endpoint is missing.
+    AgentUnavailable = "AGENT_UNAVAILABLE",
+    /// The client of an agent can do more than call the tools of Windlass.
+    AgentUnguarded = "AGENT_UNGUARDED",
     /// A packet cannot be read, or its fields contradict each other.
     PacketInvalid = "PACKET_INVALID",
     /// A packet was edited, or belongs to another hold.

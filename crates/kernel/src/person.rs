@@ -4,6 +4,7 @@
 //! nobody signed is corrupt.
 
 use std::borrow::Cow;
+use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
@@ -158,10 +159,64 @@ pub fn shown_with_files(shown: Digest, files: &[NamedFile]) -> Digest {
     Digest::of(&canon::to_bytes(&Shown { files, shown }).unwrap_or_default())
 }
 
-/// A name in the form in which names are compared: lower case, single spaces, none around it.
+/// A name in the form in which names are compared: without regard to case (`ß` is `ss`), single spaces, none
+/// around it.
 #[must_use]
 pub fn normalise_name(name: &str) -> String {
-    name.split_whitespace().collect::<Vec<_>>().join(" ").to_lowercase()
+    let spaced = name.split_whitespace().collect::<Vec<_>>().join(" ");
+    // In upper case all letters are one that are one without regard to case.
+    spaced.to_uppercase().to_lowercase()
+}
+
+/// The letters of names, by script. Letters that are another way to write some of these are left out: what
+/// looks alike must be alike.
+const SCRIPTS: &[&[RangeInclusive<char>]] = &[
+    // Latin, without ligatures, `ſ` and letters with an apostrophe.
+    &[
+        'a'..='z',
+        'A'..='Z',
+        '\u{C0}'..='\u{D6}',
+        '\u{D8}'..='\u{F6}',
+        '\u{F8}'..='\u{131}',
+        '\u{134}'..='\u{13E}',
+        '\u{141}'..='\u{148}',
+        '\u{14A}'..='\u{17E}',
+        '\u{1E00}'..='\u{1E99}',
+        '\u{1E9E}'..='\u{1EFF}',
+    ],
+    // Greek
+    &['\u{386}'..='\u{386}', '\u{388}'..='\u{3CE}'],
+    // Cyrillic
+    &['\u{400}'..='\u{481}', '\u{48A}'..='\u{52F}'],
+    // Armenian
+    &['\u{531}'..='\u{556}', '\u{561}'..='\u{586}'],
+    // Hebrew
+    &['\u{5D0}'..='\u{5EA}'],
+    // Arabic
+    &['\u{620}'..='\u{64A}', '\u{671}'..='\u{674}', '\u{679}'..='\u{6D3}'],
+    // Devanagari, Bengali, Tamil, Telugu, Thai, Georgian, Ethiopic
+    &['\u{900}'..='\u{957}'],
+    &['\u{980}'..='\u{9D7}'],
+    &['\u{B80}'..='\u{BD7}'],
+    &['\u{C00}'..='\u{C56}'],
+    &['\u{E01}'..='\u{E32}', '\u{E34}'..='\u{E4D}'],
+    &['\u{10D0}'..='\u{10FA}'],
+    &['\u{1200}'..='\u{135A}'],
+    // Korean
+    &['\u{AC00}'..='\u{D7A3}'],
+    // Chinese and Japanese
+    &[
+        '\u{3041}'..='\u{3096}',
+        '\u{30A1}'..='\u{30FA}',
+        '\u{30FC}'..='\u{30FC}',
+        '\u{3400}'..='\u{4DBF}',
+        '\u{4E00}'..='\u{9FFF}',
+    ],
+];
+
+/// The script of a letter, as its place in the table.
+fn script(letter: char) -> Option<usize> {
+    SCRIPTS.iter().position(|script| script.iter().any(|range| range.contains(&letter)))
 }
 
 /// Whether two names are one person's.
@@ -170,17 +225,22 @@ pub fn is_same_name(one: &str, other: &str) -> bool {
     normalise_name(one) == normalise_name(other)
 }
 
-/// Checks the name of a person: letters, digits and the marks of names and addresses, on one line.
+/// Checks the name of a person: letters of one script, digits and the marks of names and addresses, on one line.
 ///
 /// # Errors
 /// A message that says what a name may be.
 pub fn check_name(name: &str) -> Result<(), &'static str> {
-    let is_valid = |one: char| one.is_alphanumeric() || " .-_@+'".contains(one);
+    let is_mark = |one: char| one.is_ascii_digit() || " .-_@+'".contains(one);
+    let is_valid = |one: char| is_mark(one) || one.is_alphabetic() && script(one).is_some();
     if normalise_name(name).is_empty()
         || name.len() > NAME_BYTES_MAX
         || !name.trim().chars().all(is_valid)
     {
         return Err("a name is 1 to 128 bytes of letters, digits, spaces and `.-_@+'`");
+    }
+    let mut scripts = name.chars().filter_map(script);
+    if scripts.next().is_some_and(|first| scripts.any(|other| other != first)) {
+        return Err("the letters of a name must be of one script, so that no two names look alike");
     }
     Ok(())
 }
@@ -267,8 +327,16 @@ mod tests {
             assert!(is_same_name(same, "ann lee"), "{same}");
         }
         assert!(!is_same_name("ann", "anne"));
-        for name in ["ann", "Zoë O'Neil", "a.b+c@example.org"] {
+        assert!(is_same_name("straße", "STRASSE"));
+        assert!(is_same_name("ΝΊΚΟΣ", "νίκος"));
+        for name in
+            ["ann", "Zoë O'Neil", "a.b+c@example.org", "Ольга", "Νίκος 2", "山田 たろう", "김민수"]
+        {
             assert_eq!(check_name(name), Ok(()), "{name}");
+        }
+        for name in ["оwner", "ｏwner", "ſam", "ﬁona", "a²", "١", "annе", "𝐚nn", "ᴀnn", "e\u{301}"]
+        {
+            assert!(check_name(name).is_err(), "{name:?}");
         }
         for name in ["", "  ", "a\nb", "a\u{200b}nn", "a/b", &"x".repeat(129)] {
             assert!(check_name(name).is_err(), "{name:?}");

@@ -14,6 +14,7 @@ mod fold;
 mod governance;
 mod hold;
 mod index;
+mod integration;
 mod measuring;
 mod name;
 mod next;
@@ -22,6 +23,7 @@ mod pinned;
 pub mod plan;
 mod plan_check;
 mod rollback;
+mod setup;
 mod state;
 mod verdict;
 
@@ -33,15 +35,17 @@ pub use checkpoint::{
 pub use consensus::{APPROVED, CONDITIONAL, REJECTED, Review};
 pub use event::{Event, NoteKind, RunEvent};
 pub use governance::{ComplianceResult, GateResult, GateStatus, GovernanceResult};
+pub use integration::{Integration, IntegrationState, IntegrationStep, MergeStrategy};
 pub use measuring::{MeasuringFiles, is_measuring, is_measuring_folder};
 pub use name::{RunName, RunNameError};
 pub use next::{Next, Work};
 pub use payload::{
     Base, CallRecord, Change, Failure, HoldRequest, InvocationResult, PhaseResult, Revocation,
-    Started, UnsignedVote, Usage, Vote, VoteDecision,
+    Started, UnsignedVote, Usage, Vote, VoteDecision, WaitsFor,
 };
 pub use pinned::{NamedAs, NamedPath, PINNED_MAX, named_paths, pinned_path_error};
+pub use setup::{CopiedFile, PortRange, Setup, SetupState, SetupStep};
 pub use state::{
     AttemptStage, Commit, Ended, Hold, JudgedBy, PendingVerdict, PhaseState, PhaseStatus,
-    RecordedNote, Resolution, Run, Spent, WaitingCall,
+    RecordedNote, Resolution, Run, Spent, Waiting,
 };

@@ -207,8 +207,8 @@ impl Transition {
                     A::RunEvent
                 )
                 | (S::Resumed, S::Running | S::Terminal, A::RunEvent)
-                // A rollback.
-                | (S::Terminal, S::Running, A::RunEvent)
+                // A rollback, or the merge of an ended run.
+                | (S::Terminal, S::Running | S::Terminal, A::RunEvent)
                 | (S::Granted, S::Granted | S::Withdrawn, A::GrantEvent)
         )
     }

@@ -56,7 +56,7 @@ fn graph(phases: &[(&str, &[&str])]) -> Plan {
     });
     serde_json::from_value(json!({
         "budget": {}, "checkpoints": true, "governance": { "compliance": [], "gates": [] },
-        "variant": null, "concurrency": "parallel", "hold": { "approvals": 1, "expires_ms": null, "starter_counts": false },
+        "variant": null, "concurrency": "parallel", "hold": { "approvals": 1, "expires_ms": null, "retries": 3, "starter_counts": false },
         "id": "graph", "on_restart": "resume", "require": [], "title": "A graph", "version": "1",
         "phases": phases.collect::<Vec<_>>(),
     }))

@@ -2,7 +2,7 @@
 
 use windlass_kernel::Code;
 use windlass_kernel::grant::Terms;
-use windlass_text::{Glob, GlobError, GlobKind};
+use windlass_text::{Glob, GlobError, GlobKind, GlobText};
 
 use crate::rule::{self, Limits};
 use crate::{Judgement, PolicySet, Question, Verdict};
@@ -49,7 +49,7 @@ const SAMPLES: [[&str; 8]; 3] = [
 pub struct Asked {
     pub(crate) subject: Subject,
     /// The spellings that certainly mean the command; `None` for a call without commands.
-    pub(crate) command: Option<Vec<Vec<char>>>,
+    pub(crate) command: Option<Vec<GlobText>>,
     pub(crate) folds_case: bool,
 }
 
@@ -67,7 +67,7 @@ pub(crate) enum Subject {
 }
 
 /// A path that is asked about; `None` if it is not known exactly.
-pub(crate) type AskedPath = Option<Vec<char>>;
+pub(crate) type AskedPath = Option<GlobText>;
 
 /// Why a grant cannot be given.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -27,8 +27,8 @@ pub use pointer::Pointer;
 pub use question::{Judgement, Question, RuleHit};
 pub use registry::{
     ArgvPart, CommandLine, CommandLineError, Connector, OnUncertain, Registry, Server,
-    TIMEOUT_MS_MAX, TOOL_BYTES_MAX, TemplateError, Tool, fill_template, is_secret_name,
-    secret_name,
+    TIMEOUT_MS_MAX, TOOL_BYTES_MAX, TemplateError, Tool, WRAPPED_PREFIX, fill_template,
+    is_secret_name, secret_name,
 };
 pub use rule::{RULES_MAX, Rule, Verdict};
 pub use set::{CaseOutcome, CaseReport, PolicySet, policy_hash};

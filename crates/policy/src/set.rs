@@ -1,16 +1,20 @@
 //! The frozen policy set.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 use serde::Serialize;
 use toml::Spanned;
-use windlass_kernel::{Code, Digest, canon};
+use windlass_kernel::{Code, Digest, RiskLevel, canon};
 use windlass_text::{FileError, SourceFile};
 
 use crate::judge::{self, Facts, denied};
 use crate::rule::{self, RULES_MAX, RawCase, Rule};
-use crate::{Judgement, LexicalWorkspace, Question, Registry, Verdict, Workspace, registry};
+use crate::{
+    Judgement, LexicalWorkspace, Question, Registry, Server, Tool, Verdict, WRAPPED_PREFIX,
+    Workspace, registry,
+};
 
 /// The most files of a set.
 const FILES_MAX: usize = 10_000;
@@ -79,6 +83,15 @@ impl PolicySet {
             }
         }
         Ok(set)
+    }
+
+    /// Adds servers that are wrapped. The rules apply to their tools; the hash stays that of the files.
+    #[must_use]
+    pub fn with_wrapped(mut self, servers: impl IntoIterator<Item = Server>) -> Self {
+        let wrapped = servers.into_iter().filter(|server| server.name.starts_with(WRAPPED_PREFIX));
+        self.registry.servers.extend(wrapped.map(|server| (server.name.clone(), server)));
+        self.index();
+        self
     }
 
     /// The digest of all files, which a run records.
@@ -173,7 +186,8 @@ impl PolicySet {
                     format!("the rule id `{}` is already used at {location}", rule.id),
                 ));
             }
-            if !self.registry.tools().any(|(server, tool)| judge::applies_to(rule, server, tool)) {
+            let applies = |(server, tool)| judge::applies_to(rule, server, tool);
+            if !self.registry.tools().any(applies) && !is_about_wrapped(rule) {
                 let message = format!("rule `{}` matches no registered tool", rule.id);
                 return Err(at(index, message).with_hint("tools are registered in tools.toml"));
             }
@@ -200,11 +214,16 @@ impl PolicySet {
                 let error = |message: &str| {
                     source.error(example.span.clone(), format!("rule `{}`: {message}", rule.id))
                 };
-                let Some((_, tool)) = self.registry.find(&question.server, &question.tool) else {
-                    return Err(error("the tool of this example is not registered"));
+                let tool = match self.registry.find(&question.server, &question.tool) {
+                    Some((_, tool)) => Cow::Borrowed(tool),
+                    None if question.server.starts_with(WRAPPED_PREFIX) => {
+                        let class = rule.limits.class.first().copied().unwrap_or(RiskLevel::Write);
+                        Cow::Owned(Tool::wrapped(&question.tool, &question.tool, class))
+                    }
+                    None => return Err(error("the tool of this example is not registered")),
                 };
-                let facts = Facts::gather(question, tool, &workspace);
-                match (judge::rule_matches(rule, question, tool, &facts), example.must_match) {
+                let facts = Facts::gather(question, &tool, &workspace);
+                match (judge::rule_matches(rule, question, &tool, &facts), example.must_match) {
                     (true, true) | (false, false) => {}
                     (false, true) => {
                         return Err(error("it does not match this example of `matches`"));
@@ -234,6 +253,11 @@ impl PolicySet {
         let other = self.rules.iter().find(|other| other.id == hit.id)?;
         Some((other, hit.verdict))
     }
+}
+
+/// Whether a rule names tools of wrapped servers. Which of them there are is not known to the files.
+fn is_about_wrapped(rule: &Rule) -> bool {
+    rule.limits.tool.iter().any(|glob| glob.pattern().starts_with(WRAPPED_PREFIX))
 }
 
 fn source_file<'a>(path: &'a str, bytes: &'a [u8]) -> Result<SourceFile<'a>, FileError> {

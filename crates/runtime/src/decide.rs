@@ -264,7 +264,7 @@ impl Gateway {
         }
         let preparation = self.prepare_request(trace_id, &effective)?;
         self.add_person(&mut recorder, Decision::Approve, &attribution, edit, None)?;
-        let key = self.add_tool_call(&mut recorder)?;
+        let key = self.add_tool_call(&mut recorder, &preparation)?;
         match recorder.commit(key, After::Keep) {
             Ok(()) => self.dispatch_and_settle(recorder, &preparation, Vec::new()),
             // Another call has used the key in the meantime, so this call can only be refused.

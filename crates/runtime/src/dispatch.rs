@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
-use serde_json::Value;
-use windlass_connect::{Certainty, Job, Reply};
-use windlass_kernel::artifact::{EffectError, Redispatch, SettledBy, ToolEffect};
-use windlass_kernel::{ArtifactId, Code, Outcome, SCHEMA_VERSION, Timestamp, canon};
+use serde_json::{Value, json};
+use windlass_connect::{Certainty, Job, Reply, Target};
+use windlass_kernel::artifact::{DecidedBy, EffectError, Redispatch, SettledBy, ToolEffect};
+use windlass_kernel::{ArtifactId, Call, Code, Outcome, SCHEMA_VERSION, Timestamp, canon};
 use windlass_store::fault;
 
 use crate::error::GatewayError;
@@ -40,8 +40,9 @@ impl Gateway {
         else {
             return Err(GatewayError::missing(call.head.trace_id, "request or its call"));
         };
+        let target = self.with_run_variables(&request, &preparation.target)?;
         let job = Job {
-            target: &preparation.target,
+            target: &target,
             tool: &preparation.tool,
             args: preparation.args.as_ref().map_or(&request.proposal.args, FilledArgs::expose),
             class: preparation.class,
@@ -49,7 +50,11 @@ impl Gateway {
             idempotency_key: tool_call.idempotency_key.as_deref(),
             limits: preparation.limits,
             confinement: preparation.confinement.as_ref(),
+            foreseen: tool_call.foreseen.as_ref(),
         };
+        if preparation.target == Target::Person {
+            return Ok(person_answer(call));
+        }
         fault::point("dispatch.before");
         let started = Instant::now();
         let reply = self.connect.perform(&job);
@@ -133,6 +138,24 @@ impl Gateway {
             redispatches,
         })
     }
+}
+
+/// The result of a question: the reason of whoever approved it.
+fn person_answer(call: &Call) -> Settlement {
+    let answer = call.decision.as_ref().and_then(|(decision, _)| match decision.decided_by {
+        DecidedBy::Person { .. } => Some(&decision.rationale),
+        DecidedBy::Policy { .. } | DecidedBy::Grant { .. } => None,
+    });
+    let (outcome, result, error) = match answer {
+        Some(answer) => (Outcome::Success, json!({ "answer": answer }), None),
+        None => {
+            let message = "nobody was asked: the policy must ask about this tool".to_owned();
+            let code = Code::ToolFailed;
+            let error = EffectError { code, message, may_have_run: false };
+            (Outcome::Failure, Value::Null, Some(error))
+        }
+    };
+    Settlement { outcome, result, error, duration_ms: 0, by: SettledBy::Answer }
 }
 
 /// The error of a call that ran, but whose result cannot be stored.

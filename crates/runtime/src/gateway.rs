@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use windlass_connect::Connect;
+use windlass_connect::{Connect, Target};
 use windlass_journal::{Check, JournalError, Reader, Recorder};
 use windlass_kernel::artifact::{
     ActionRequest, Artifact, DecidedBy, Decision, Redispatch, SupervisorDecision, ToolCall,
@@ -24,6 +24,7 @@ use crate::people::People;
 use crate::recover::Recovery;
 use crate::report::{CallReport, CallView, HoldQuestion};
 use crate::request::{self, CallRequest};
+use crate::secrets::FilledArgs;
 use crate::supervisor::{Examination, Preparation, Ruling, Supervisor};
 
 /// The recorder of one call's trace.
@@ -223,6 +224,7 @@ impl Gateway {
     fn ask(&self, mut request: ActionRequest, ruling: Ruling) -> Result<CallReport, GatewayError> {
         request.files = self.supervisor.examine(&request).files;
         let preparation = self.supervisor.prepare(&request);
+        let question = question_to_person(&request, preparation.as_ref().ok());
         let mut recorder = self.open(request)?;
         recorder.commit(KeyAction::None, After::Keep)?;
         if let Ok(preparation) = preparation {
@@ -235,7 +237,7 @@ impl Gateway {
         let call = recorder.into_state();
         let view = self.view_of(&call);
         let report = CallReport::of(call, Vec::new());
-        Ok(report.on_hold(HoldQuestion::MayItRun, ruling.reason, view))
+        Ok(report.on_hold(HoldQuestion::MayItRun, question.unwrap_or(ruling.reason), view))
     }
 
     /// Records and dispatches a call that the policy allows.
@@ -253,7 +255,7 @@ impl Gateway {
         let Ruling { code, reason, rules, .. } = ruling;
         let by = DecidedBy::Policy { rules };
         self.add_decision(&mut recorder, Decision::Approve, reason, code, by)?;
-        let key = self.add_tool_call(&mut recorder)?;
+        let key = self.add_tool_call(&mut recorder, preparation)?;
         if !single_commit {
             match recorder.commit(key, After::Keep) {
                 Ok(()) => {}
@@ -315,6 +317,7 @@ impl Gateway {
     pub(crate) fn add_tool_call(
         &self,
         recorder: &mut CallRecorder,
+        preparation: &Preparation,
     ) -> Result<KeyAction, GatewayError> {
         let ts = self.clock.now();
         let trace_id = recorder.state().head.trace_id;
@@ -334,7 +337,12 @@ impl Gateway {
                 None => KeyAction::Retake(reservation),
             }
         });
+        let foreseen = recorder.state().effective_request().and_then(|request| {
+            let args = preparation.args.as_ref().map_or(&request.proposal.args, FilledArgs::expose);
+            self.connect.foresee(&preparation.target, &preparation.tool, args)
+        });
         let call = ToolCall {
+            foreseen,
             schema_id: ToolCall::SCHEMA_ID.into(),
             schema_version: SCHEMA_VERSION.into(),
             artifact_id: ArtifactId(self.clock.new_id()),
@@ -457,4 +465,13 @@ pub(crate) fn slot_of(request: &ActionRequest, idempotency_key: String) -> Slot 
         tool_name: request.proposal.tool_name.clone(),
         idempotency_key,
     }
+}
+
+/// The question of a call that asks a person.
+fn question_to_person(
+    request: &ActionRequest,
+    preparation: Option<&Preparation>,
+) -> Option<String> {
+    preparation.filter(|preparation| preparation.target == Target::Person)?;
+    request.proposal.args.get("question")?.as_str().map(str::to_owned)
 }

@@ -17,6 +17,7 @@ mod policy;
 mod recover;
 mod report;
 mod request;
+mod run_variables;
 mod secrets;
 mod supervisor;
 mod workspace;

@@ -134,6 +134,8 @@ impl PolicySupervisor {
                 bearer: bearer_env.as_ref().map(|name| self.variable(name)).transpose()?,
             },
             Connector::Command => Target::Command { argv: Vec::new(), stdin: None, env, cwd },
+            Connector::Files => Target::Files { root: cwd },
+            Connector::Person => Target::Person,
         })
     }
 

@@ -248,7 +248,7 @@ impl Gateway {
         preparation: &Preparation,
     ) -> Result<CallReport, GatewayError> {
         GatewayError::check_signal()?;
-        let key = self.add_tool_call(&mut recorder)?;
+        let key = self.add_tool_call(&mut recorder, preparation)?;
         match recorder.commit(key, After::Keep) {
             Ok(()) => self.dispatch_and_settle(recorder, preparation, Vec::new()),
             Err(JournalError::Append(AppendError::KeyTaken(record))) => {

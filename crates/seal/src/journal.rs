@@ -8,7 +8,7 @@ use windlass_journal::TraceVerifier;
 use windlass_kernel::artifact::{DecidedBy, SettledBy};
 use windlass_kernel::canon::CanonError;
 use windlass_kernel::grant::{Grant, GrantUse};
-use windlass_kernel::run::{self, Event, Run, RunEvent};
+use windlass_kernel::run::{self, Event, Run, RunEvent, WaitsFor};
 use windlass_kernel::{
     Artifact, ArtifactType, ChainError, Digest, Entry, Head, PlanId, State, TraceId,
 };
@@ -179,7 +179,7 @@ fn references_of_event(event: &Event) -> Vec<CallReference> {
             };
             return done.calls.iter().map(reference).collect();
         }
-        Event::Waiting { call, .. } => Some(*call),
+        Event::Waiting { waits_for: WaitsFor::Call { call }, .. } => Some(*call),
         Event::Held(held) => held.call,
         Event::Started(_)
         | Event::Begun {}
@@ -204,6 +204,9 @@ fn references_of_event(event: &Event) -> Vec<CallReference> {
         | Event::Restarted { .. }
         | Event::CommitPrepared { .. }
         | Event::Noted { .. }
+        | Event::Waiting { waits_for: WaitsFor::Agent { .. } | WaitsFor::Budget { .. }, .. }
+        | Event::Setup(_)
+        | Event::Integration(_)
         | Event::Ended { .. } => None,
     };
     let reference = |trace_id| CallReference { trace_id, entry_digest: None, state: None };

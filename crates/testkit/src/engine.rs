@@ -64,6 +64,10 @@ impl Repository for FakeRepository {
         self.clean()
     }
 
+    fn tracked_changes(&self, _: &Path) -> Result<Vec<String>, EngineError> {
+        Ok(Vec::new())
+    }
+
     fn change(&self, _: &Path, _: &Run) -> Result<Option<Change>, EngineError> {
         Ok(Some(Self::change()))
     }
@@ -140,6 +144,10 @@ impl GatewayProvider for OneGateway {
 
     fn judgement(&self, _: &Path, _: &Question) -> Option<Judgement> {
         None
+    }
+
+    fn definitions(&self, _: &std::path::Path) -> Vec<windlass_engine::ToolDefinition> {
+        Vec::new()
     }
 
     fn sizes(&self) -> (usize, usize) {

@@ -129,6 +129,7 @@ pub fn started(plan: Plan) -> Started {
         plan,
         policy_hash: Digest::of(b"policy"),
         run_id: "run_20260101_000000_00000001".to_owned(),
+        setup: None,
         task: json!({ "task": "change something" }),
         worktree: None,
     }

@@ -12,6 +12,6 @@ pub mod yaml;
 
 pub use decode::{DecodeError, DecodeProblem, decode};
 pub use display::{is_control, nearest, printable};
-pub use glob::{Glob, GlobError, GlobKind, GlobToken, tokenize};
+pub use glob::{Glob, GlobError, GlobKind, GlobText, GlobToken, tokenize};
 pub use position::{Location, Position};
 pub use source::{FileError, SourceFile};

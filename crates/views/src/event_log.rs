@@ -107,6 +107,8 @@ fn fields(event: &Event) -> Fields<'_> {
         }
         Event::Started(started) => Fields { what: Some(&started.plan.id), ..Fields::default() },
         Event::Begun {}
+        | Event::Setup(_)
+        | Event::Integration(_)
         | Event::Resumed { .. }
         | Event::Continued {}
         | Event::Reviewed { .. }

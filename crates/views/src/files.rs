@@ -295,6 +295,8 @@ const fn changes_files(event: &Event) -> bool {
         | Event::RolledBack { .. }
         | Event::Ended { .. } => true,
         Event::Begun {}
+        | Event::Setup(_)
+        | Event::Integration(_)
         | Event::Checked { .. }
         | Event::InvocationStarted { .. }
         | Event::InvocationEnded { .. }

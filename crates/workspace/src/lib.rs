@@ -5,6 +5,7 @@
 //! the `git` command through `windlass-connect`, which may not know this crate.
 
 mod blobs;
+mod copy;
 mod git;
 mod snapshot;
 mod walk;
@@ -13,12 +14,13 @@ pub use blobs::{
     BlobDecoder, BlobError, BlobHeader, BlobList, BlobStore, CheckReport, FormatError,
     HEADER_BYTES, HashingStream, StoredBlob, decoder, encoder,
 };
+pub use copy::{FoundFile, copy_file, find_file};
 pub use git::{
-    Baseline, CommitId, DIRTY_PATHS_MAX, DiffStat, FileChange, Git, GitCause, GitError,
-    GitSettings, Hook, LineChange, ObjectIdError, OnChanges, PinnedKind, PinnedPath, RefUpdate,
-    SYSTEM_FOLDERS, Signature, TakeOverError, TakenOver, TreeId, Treeish, Worktree, WorktreeStatus,
-    check_pinned_place, configure_git, find_helper, require_pinned_unchanged, sweep_index_folders,
-    take_over, take_over_in_steps,
+    Baseline, CommitId, CommitMerge, DIRTY_PATHS_MAX, DiffStat, FileChange, Git, GitCause,
+    GitError, GitSettings, Hook, LineChange, ObjectIdError, OnChanges, PinnedKind, PinnedPath,
+    RefUpdate, SYSTEM_FOLDERS, Signature, TakeOverError, TakenOver, TreeId, Treeish, Worktree,
+    WorktreeStatus, check_pinned_place, configure_git, find_helper, require_pinned_unchanged,
+    sweep_index_folders, take_over, take_over_in_steps,
 };
 pub use snapshot::{
     Capture, ChangeKind, Damage, DamagedSnapshot, Entry, EntryMode, Merged, PathChange,

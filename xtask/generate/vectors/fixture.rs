@@ -140,6 +140,7 @@ fn record(spec: &Spec) -> Result<Call> {
         trace_id,
         ts: time(spec.number, 3)?,
         decision_digest,
+        foreseen: None,
         tool_call_id: ToolCallId(id(spec.number, 20)),
         proposal_digest,
         idempotency_key: spec.key.clone(),

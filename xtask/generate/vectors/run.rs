@@ -8,9 +8,10 @@ use windlass_kernel::artifact::{Edit, NamedFile};
 use windlass_kernel::run::plan::{BudgetedResource, RunOutcome, Trigger};
 use windlass_kernel::run::{
     Base, CallRecord, Change, Checkpoint, CheckpointArtifact, CheckpointKind, CheckpointSide,
-    CheckpointWorkspace, ComplianceResult, Event, Failure, GateResult, GateStatus,
-    GovernanceResult, HoldRequest, InvocationResult, NoteKind, PhaseResult, Revocation, Rollback,
-    RunEvent, Started, UnsignedVote, Usage, Vote, VoteDecision,
+    CheckpointWorkspace, ComplianceResult, CopiedFile, Event, Failure, GateResult, GateStatus,
+    GovernanceResult, HoldRequest, Integration, IntegrationStep, InvocationResult, MergeStrategy,
+    NoteKind, PhaseResult, PortRange, Revocation, Rollback, RunEvent, Setup, SetupStep, Started,
+    UnsignedVote, Usage, Vote, VoteDecision, WaitsFor,
 };
 use windlass_kernel::{
     ArtifactId, CheckpointId, Digest, Head, SCHEMA_VERSION, Signed, Signer, State, Timestamp,
@@ -65,6 +66,7 @@ fn is_specified(kind: &str, current: Option<State>) -> bool {
         // A person may roll a run back in any state, after its end too.
         "rollback_begun" => current.is_some_and(|state| state != State::Init),
         "voted" | "revoked" | "resumed" => current == Some(State::Checkpoint),
+        "integration" => current == Some(State::Terminal),
         "ended" => current.is_some_and(|state| state != State::Terminal),
         _ => current == Some(State::Running),
     }
@@ -204,9 +206,21 @@ fn started() -> Event {
         plan: plan(),
         policy_hash: Digest::of(b"policy"),
         run_id: "run_20260202_120000_aaaaaaaa".to_owned(),
+        setup: Some(Setup {
+            commands: vec![vec!["npm".to_owned(), "ci".to_owned()]],
+            copy: vec![".env.local".to_owned()],
+            ports: Some(PortRange { count: 10, first: 4000 }),
+            timeout_seconds: 600,
+        }),
         task: json!({"task": "build it"}),
         worktree: Some(".windlass/worktrees/x".to_owned()),
     }))
+}
+
+fn setup() -> Event {
+    let path = ".env.local".to_owned();
+    let file = CopiedFile { bytes: 1, digest: Digest::of(b"a"), mode: 0o600, path };
+    Event::Setup(Box::new(SetupStep::Started { attempt: 1, files: vec![file] }))
 }
 
 /// One event of each kind.
@@ -215,7 +229,7 @@ fn samples() -> Result<Vec<Event>> {
     let by = || "ann".to_owned();
     let (attempt, duration_ms, usage) = (1, 1500, usage());
     let word = str::to_owned;
-    let mut events = vec![started(), Event::Begun {}];
+    let mut events = vec![started(), Event::Begun {}, setup()];
     events.extend([
         Event::PhaseStarted { phase: phase(), attempt },
         Event::PhaseSkipped { phase: word("mend"), reason: word("no intervention is needed") },
@@ -277,10 +291,10 @@ fn samples() -> Result<Vec<Event>> {
         Event::Waiting {
             phase: phase(),
             attempt,
-            call: TraceId(id(0xbb)),
             change: None,
             evidence: json!({"tool": "shell/run"}),
             question: word("may it?"),
+            waits_for: WaitsFor::Call { call: TraceId(id(0xbb)) },
         },
         Event::SentBack {
             phase: word("review"),
@@ -309,6 +323,14 @@ fn samples() -> Result<Vec<Event>> {
         },
         Event::Noted { what: NoteKind::Telemetry, body: json!({"note": "\u{1f511}"}) },
         Event::Ended { outcome: RunOutcome::Pass, reason: word("pass"), detail: String::new() },
+        Event::Integration(Box::new(IntegrationStep::Prepared(Box::new(Integration {
+            before: word("decaf"),
+            by: by(),
+            commit: word("c0ffee"),
+            into: word("main"),
+            strategy: MergeStrategy::FastForward,
+            tip: word("c0ffee"),
+        })))),
     ]);
     Ok(events)
 }

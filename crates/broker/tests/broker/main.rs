@@ -3,8 +3,12 @@
 
 mod certificate;
 mod hostile;
+mod inspect;
 mod limits;
+mod model;
+mod notes;
 mod plain;
 mod route;
 mod support;
+mod switch;
 mod tunnel;

@@ -24,7 +24,6 @@ fn rules(identity: &Identity, origin: &Origin, name: &str, value: &str) -> Broke
     let upstream = format!("https://{}/base", origin.at("origin.example"));
     let credential = Credential::header(name, value).unwrap();
     BrokerRules {
-        private_hosts: vec![rule(&origin.at("origin.example"))],
         routes: vec![Route::new("/model", &upstream, Some(credential)).unwrap()],
         trust: Trust::Only(vec![identity.certificate.clone()]),
         ..BrokerRules::default()
@@ -220,15 +219,52 @@ fn the_upstream_must_be_who_it_says_it_is() {
 }
 
 #[test]
-fn the_upstream_may_not_be_private_unless_it_is_listed() {
-    let identity = identity();
-    let origin = origin(&identity, |_| ());
-    let rules =
-        BrokerRules { private_hosts: Vec::new(), ..rules(&identity, &origin, "X-Api-Key", KEY) };
+fn private_addresses_are_for_the_route_alone() {
+    let (origin, other) = (Origin::echoing(), Origin::echoing());
+    let route = |prefix, to: &str| Route::new(prefix, &format!("http://{to}"), None).unwrap();
+    let to = origin.at("origin.example");
+    let rules = BrokerRules {
+        hosts: vec![rule(&to), rule(&other.at("origin.example"))],
+        routes: vec![route("/model", &to), route("/model/more", &other.at("127.0.0.1"))],
+        ..BrokerRules::default()
+    };
     let world = world(rules);
-    let text = post(&world, "/model", "", "");
-    assert!(text.contains("NETWORK_REFUSED: the host's address is this machine"), "{text}");
-    assert_eq!(origin.count(), 0);
+    // The longest prefix counts.
+    assert!(
+        post(&world, "/model/a", "", "").contains(&format!("POST /a HTTP/1.1\r\nHost: {to}\r\n"))
+    );
+    assert!(post(&world, "/model/more/a", "", "").contains("POST /a HTTP/1.1\r\nHost: 127.0.0.1:"));
+    assert_eq!((origin.count(), other.count()), (1, 1));
+    // The same hosts, by a tunnel or as plain HTTP, are reached by the rules for all hosts.
+    for to in [to, other.at("origin.example"), other.at("127.0.0.1")] {
+        for request in [
+            format!("CONNECT {to} HTTP/1.1\r\nHost: {to}\r\n\r\n"),
+            format!("GET http://{to}/ HTTP/1.1\r\nHost: {to}\r\n\r\n"),
+        ] {
+            let text = world.talk(request.as_bytes());
+            assert!(text.contains("NETWORK_REFUSED"), "{text}");
+        }
+    }
+    assert_eq!((origin.count(), other.count()), (1, 1));
+    // No address of many hosts, whoever names it.
+    let world = crate::support::world(BrokerRules {
+        routes: vec![route("/model", "224.0.0.1:80"), route("/any", "0.0.0.0:80")],
+        ..BrokerRules::default()
+    });
+    for path in ["/model", "/any"] {
+        assert!(post(&world, path, "", "").contains("the host's address is "), "{path}");
+    }
+}
+
+#[test]
+fn without_a_credential_the_clients_own_passes() {
+    let origin = Origin::echoing();
+    let route = Route::new("/model", &format!("http://{}", origin.at("localhost")), None).unwrap();
+    let world = world(BrokerRules { routes: vec![route], ..BrokerRules::default() });
+    world.resolver.set("localhost", &[&["127.0.0.1"]]);
+    let headers = "authorization: Bearer own\r\nx-api-key: own\r\naccept-encoding: gzip\r\n";
+    let text = post(&world, "/model/m:go?key=own", headers, "");
+    assert!(text.contains("POST /m:go?key=own HTTP/1.1\r\n") && text.contains(headers), "{text}");
 }
 
 #[test]

@@ -51,7 +51,7 @@ impl Recorder {
 
     pub fn refusal(&self) -> (String, Refusal) {
         self.wait(|event| {
-            if let BrokerEvent::Refused { asked, refusal } = event {
+            if let BrokerEvent::Refused { asked, refusal, .. } = event {
                 Some((asked.clone(), *refusal))
             } else {
                 None

@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use windlass_kernel::run::MergeStrategy;
 
 use super::Decider;
 
@@ -27,6 +28,12 @@ pub struct RunTask {
     /// Take the agents' answers from this file instead of running agents; tool calls are real.
     #[arg(long, value_name = "FILE")]
     pub answers: Option<PathBuf>,
+    /// Who runs the agents: a client such as `claude`, or `AGENT=CLIENT` for one agent; may be repeated.
+    #[arg(long, value_name = "CLIENT", conflicts_with = "answers")]
+    pub agent: Vec<String>,
+    /// When an agent cannot be reached, as at a rate limit, wait and go on by itself.
+    #[arg(long)]
+    pub wait: bool,
     /// Your name, recorded with the run.
     #[arg(long, value_name = "NAME")]
     pub by: Option<String>,
@@ -36,8 +43,14 @@ pub struct RunTask {
 #[derive(Debug, Args)]
 pub struct Resume {
     /// The run.
-    #[arg(value_name = "RUN")]
-    pub run: String,
+    #[arg(value_name = "RUN", required_unless_present = "due")]
+    pub run: Option<String>,
+    /// Resume all runs whose agent could not be reached and can be tried again now; for a timer.
+    #[arg(long, conflicts_with = "run")]
+    pub due: bool,
+    /// When an agent cannot be reached, as at a rate limit, wait and go on by itself.
+    #[arg(long, conflicts_with = "due")]
+    pub wait: bool,
     /// Your name, recorded with the run.
     #[arg(long, value_name = "NAME")]
     pub by: Option<String>,
@@ -49,6 +62,9 @@ pub struct Status {
     /// Only this run, in full.
     #[arg(value_name = "RUN")]
     pub run: Option<String>,
+    /// What the agents of this phase said and did.
+    #[arg(long, value_name = "PHASE", requires = "run")]
+    pub transcript: Option<String>,
     /// Only open runs.
     #[arg(long)]
     pub open: bool,
@@ -107,7 +123,7 @@ pub enum Queue {
     Approve(Answer),
     /// Reject: the run ends, or returns to an earlier phase if its loop says so.
     Reject(Answer),
-    /// Answer the question of a phase that a person does; the run can continue with your text.
+    /// Answer a question, of an agent or of a phase that a person does; the run can continue with your text.
     Answer {
         /// The run.
         #[arg(value_name = "RUN")]
@@ -303,4 +319,39 @@ pub struct Close {
     /// Discard uncommitted changes.
     #[arg(long)]
     pub discard: bool,
+    /// Merge the run's branch into the branch from which the run started.
+    #[arg(long)]
+    pub merge: bool,
+    /// The branch to merge into instead.
+    #[arg(long, value_name = "BRANCH", requires = "merge")]
+    pub into: Option<String>,
+    /// How to merge.
+    #[arg(long, value_enum, default_value_t, requires = "merge")]
+    pub strategy: StrategyName,
+    /// Your name, as it is recorded.
+    #[arg(long, value_name = "NAME", requires = "merge")]
+    pub by: Option<String>,
+}
+
+/// How a branch is merged.
+#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+pub enum StrategyName {
+    /// By a merge commit; fast-forward where that is possible.
+    #[default]
+    Merge,
+    /// By one commit with all changes.
+    Squash,
+    /// By moving the branch, which must not have other commits.
+    FastForward,
+}
+
+impl StrategyName {
+    /// As it is recorded.
+    pub const fn strategy(self) -> MergeStrategy {
+        match self {
+            Self::Merge => MergeStrategy::Merge,
+            Self::Squash => MergeStrategy::Squash,
+            Self::FastForward => MergeStrategy::FastForward,
+        }
+    }
 }

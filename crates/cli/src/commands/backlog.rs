@@ -50,7 +50,8 @@ pub fn run(project: &Project, command: &BacklogCommand, output: &Output) -> Comm
             let origin = json!({ "file": path, "line": item.line, "digest": item.digest });
             let options = vec![(OPTION.to_owned(), origin)];
             let selection = LoopSelection { name, variant: None, with: &[] };
-            let run = start(&setup, &selection, task, *worktree, answers.as_deref(), options)?;
+            let run =
+                start(&setup, &selection, task, *worktree, answers.as_deref(), options, output)?;
             report(&run, output)
         }
     }

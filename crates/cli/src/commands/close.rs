@@ -1,6 +1,7 @@
-//! `windlass close`: removes the work tree of a run that has ended.
+//! `windlass close`: merges the branch of a run that has ended, and removes its work tree.
 
 use serde_json::json;
+use windlass_engine::IntegrationRequest;
 use windlass_kernel::Code;
 use windlass_workspace::{Git, OnChanges};
 
@@ -10,10 +11,11 @@ use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, sanitize};
 use crate::project::Project;
 
-/// Removes the work tree; its branch and commits stay.
+/// Removes the work tree, after its branch was merged if that is asked for; the branch and its commits stay.
 pub fn run(project: &Project, options: &Close, output: &Output) -> CommandResult {
-    let setup = open_to_read(project, None, output)?;
-    let run = setup.engine.read(setup.engine.find(&options.run)?)?;
+    let setup = open_to_read(project, options.by.as_deref(), output)?;
+    let trace_id = setup.engine.find(&options.run)?;
+    let run = setup.engine.read(trace_id)?;
     let Some(started) = &run.started else {
         return Err(Failure::new(Code::RunNotFound, "the run has not started"));
     };
@@ -24,6 +26,22 @@ pub fn run(project: &Project, options: &Close, output: &Output) -> CommandResult
         );
         return Err(Failure::new(Code::RunConcurrent, message)
             .hint("let the run end, or stop it with `windlass stop RUN`"));
+    }
+    let merged = match options.merge {
+        true => Some(setup.engine.integrate(
+            trace_id,
+            &IntegrationRequest {
+                into: options.into.clone(),
+                strategy: options.strategy.strategy(),
+                discard: options.discard,
+            },
+        )?),
+        false => None,
+    };
+    if let Some(merged) = merged.as_ref().filter(|_| !output.json) {
+        let word = if merged.already { "is already merged" } else { "merged" };
+        let (branch, into) = (sanitize(&merged.branch), sanitize(&merged.into));
+        output.line(&format!("{branch} {word} into {into}, which is at {}", merged.commit));
     }
     let branches = drop_branches(project, &started.run_id)?;
     let Some(worktree) = &started.worktree else {
@@ -38,14 +56,18 @@ pub fn run(project: &Project, options: &Close, output: &Output) -> CommandResult
     };
     let on_changes = if options.discard { OnChanges::Discard } else { OnChanges::Refuse };
     let path = project.state()?.join(worktree);
-    Git::new(&project.root).worktree_remove(&path, on_changes).map_err(|error| {
-        Failure::of(error.code(), &error)
-            .hint("commit the changes, or discard them with `--discard`")
-    })?;
+    let copied = run.setup.files.iter().map(|file| file.path.clone());
+    Git::new(&project.root).omitting(copied).worktree_remove(&path, on_changes).map_err(
+        |error| {
+            Failure::of(error.code(), &error)
+                .hint("commit the changes, or discard them with `--discard`")
+        },
+    )?;
     if output.json {
         output.value(&json!({
             "run_id": started.run_id,
             "removed": worktree,
+            "merged": merged,
             "branches": branches,
         }))?;
     } else {

@@ -239,7 +239,9 @@ fn check_servers(
         {
             findings.add(&name, Health::Warn, "its token is sent unencrypted; use https");
         }
-        if server.connector == Connector::Command {
+        if matches!(server.connector, Connector::Files | Connector::Person) {
+            findings.add(name, Health::Good, format!("tools of Windlass: {}", server.tools.len()));
+        } else if server.connector == Connector::Command {
             findings.add(name, Health::Good, format!("{} commands", server.tools.len()));
         } else if let Some(connectors) = &connectors {
             let limits = Limits { timeout: Duration::from_secs(20), output_bytes_max: 16 << 20 };

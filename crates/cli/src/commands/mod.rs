@@ -1,5 +1,6 @@
 //! The commands, one module each, and their shared argument parsing.
 
+pub mod agents;
 pub mod anchor;
 pub mod backlog;
 pub mod bundle;
@@ -16,6 +17,7 @@ pub mod import;
 pub mod init;
 pub mod keys;
 pub mod loops;
+pub mod mcp;
 pub mod metrics;
 pub mod people;
 pub mod policy;
@@ -28,6 +30,7 @@ pub mod stop;
 pub mod store;
 pub mod telemetry;
 pub mod trace;
+pub mod transcript;
 pub mod trust;
 pub mod verify;
 pub mod verify_file;

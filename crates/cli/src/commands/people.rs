@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use windlass_kernel::Code;
+use windlass_redact::Redactor;
 use windlass_runtime::{Clock as _, SystemClock};
 use windlass_seal::{NewKey, Person, Protection, SshPublicKey};
 
@@ -100,6 +101,10 @@ fn add(people: &AccountPeople, options: &AddPerson, output: &Output) -> CommandR
     } else {
         NewKey::Unprotected
     };
+    // The list of people is stored and shown as it is.
+    if Redactor::default().find_text(&options.name).is_some() {
+        return Err(Failure::new(Code::RequestInvalid, "the name looks like a secret"));
+    }
     let person = people.store().add(&options.name, key, SystemClock.now())?;
     if output.json {
         output.value(&describe(&person))?;

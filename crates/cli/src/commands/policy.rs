@@ -17,6 +17,7 @@ use crate::input::{self, unreadable};
 use crate::output::{Output, Style, sanitize};
 use crate::project::{FILE_BYTES_MAX, Project};
 use crate::setup::{agents, compose_rules, loops, rules};
+use crate::user_config::UserConfig;
 
 /// Runs a subcommand of `policy`.
 pub fn run(project: &Project, command: &Policy, output: &Output) -> CommandResult {
@@ -28,7 +29,10 @@ pub fn run(project: &Project, command: &Policy, output: &Output) -> CommandResul
             let rules = compose_rules(&rules(&files)?, None)?.origins.len();
             check(&set, rules, output)
         }
-        Policy::Explain(options) => explain(project, &PolicySet::load(&files)?, options, output),
+        Policy::Explain(options) => {
+            let set = PolicySet::load(&files)?.with_wrapped(project.wrapped(&UserConfig::load()?));
+            explain(project, &set, options, output)
+        }
         Policy::Test { file: None } => {
             // Loading runs the policy's own cases and fails if one does.
             let cases = PolicySet::load(&files)?.cases();

@@ -5,6 +5,7 @@ use windlass_engine::{HoldAnswer, HoldDetails, HoldQueue as Holds, WaitingRun};
 use windlass_kernel::run::plan::Trigger;
 use windlass_kernel::run::{Resolution, VoteDecision};
 use windlass_kernel::{Code, Digest, Timestamp, TraceId};
+use windlass_policy::{Connector, PolicySet};
 use windlass_runtime::{Answer as CallAnswer, CallView};
 use windlass_views::RunSummary;
 
@@ -262,6 +263,7 @@ fn require_question(project: &Project, name: &str) -> Result<(), Failure> {
     let run = runs.read(runs.find(name)?)?;
     match run.hold.as_ref().filter(|_| run.ended.is_none()) {
         Some(hold) if hold.held.trigger == Trigger::PersonRequested => Ok(()),
+        Some(hold) if asks_person(project, &hold.held.evidence)? => Ok(()),
         Some(hold) => {
             let trigger = hold.held.trigger.as_str();
             let message = format!("run `{name}` asks for no text, but for a decision: {trigger}");
@@ -273,6 +275,15 @@ fn require_question(project: &Project, name: &str) -> Result<(), Failure> {
             Err(Failure::new(Code::RunNotOnHold, message))
         }
     }
+}
+
+/// Whether the call on hold is a question to a person.
+fn asks_person(project: &Project, evidence: &Value) -> Result<bool, Failure> {
+    let tool = evidence.get("tool").and_then(Value::as_str);
+    let Some((server, tool)) = tool.and_then(|tool| tool.split_once('/')) else { return Ok(false) };
+    let set = PolicySet::load(&project.files()?)?;
+    let found = set.registry().find(server, tool);
+    Ok(found.is_some_and(|(server, _)| server.connector == Connector::Person))
 }
 
 /// Reads the digest of what a person was shown.

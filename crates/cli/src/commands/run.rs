@@ -1,21 +1,33 @@
 //! `windlass run` and `windlass resume`.
 
-use serde_json::Value;
-use windlass_engine::NewRun;
-use windlass_engine::executors::{ANSWERS_OPTION, Script};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use windlass_engine::executors::{AGENTS_OPTION, ANSWERS_OPTION, INSTRUCTIONS_OPTION, Script};
+use windlass_engine::{HoldQueue, NewRun};
 use windlass_formats::{TaskInput, TaskSpec, detect_task};
 use windlass_kernel::run::Run;
 use windlass_kernel::run::plan::Plan;
 use windlass_kernel::{Code, Digest, canon};
+use windlass_runtime::{Clock as _, SystemClock};
 
+use crate::agents;
 use crate::args::{Resume, RunTask};
 use crate::commands::{backlog, status};
-use crate::failure::{CommandResult, Failure};
-use crate::input;
-use crate::output::Output;
+use crate::failure::{CommandResult, Failure, exit_of};
+use crate::input::{self, unreadable};
+use crate::output::{Output, sanitize};
 use crate::project::{Access, Project};
+use crate::readiness::Clients;
 use crate::setup::{RunSetup, actor_name, compose_rules};
 
+/// How often a waiting process looks at the clock and the stop switch.
+const WAIT_TICK: Duration = Duration::from_millis(500);
+/// How many files of instructions there may be, and how large each.
+const INSTRUCTIONS_MAX: usize = 8;
+const INSTRUCTIONS_BYTES_MAX: u64 = 64 << 10;
 /// The maximum size of an answer or task file.
 const BYTES_MAX: u64 = 4 << 20;
 
@@ -43,7 +55,12 @@ pub fn run(project: &Project, options: &RunTask, output: &Output) -> CommandResu
         variant: options.variant.as_deref(),
         with: &options.with,
     };
-    let run = start(&setup, &selection, task, options.worktree, answers, Vec::new())?;
+    let mut more = Vec::new();
+    if !options.agent.is_empty() {
+        more.push((AGENTS_OPTION.to_owned(), agents::parse_options(&options.agent)?));
+    }
+    let run = start(&setup, &selection, task, options.worktree, answers, more, output)?;
+    let run = if options.wait { wait(&setup, run, output)? } else { run };
     report(&run, output)
 }
 
@@ -79,6 +96,7 @@ pub fn start(
     worktree: bool,
     answers: Option<&std::path::Path>,
     more: Vec<(String, Value)>,
+    output: &Output,
 ) -> Result<Run, Failure> {
     let (plan, digest) = build_plan(setup, selection)?;
     let mut options: serde_json::Map<String, Value> = more.into_iter().collect();
@@ -90,19 +108,109 @@ pub fn start(
         })?;
         options.insert(ANSWERS_OPTION.to_owned(), canon::parse(&bytes, bytes.len())?);
     }
-    Ok(setup.engine.start(NewRun {
-        worktree,
-        options: Value::Object(options),
-        ..NewRun::new(plan, digest, task)
+    let instructions = instructions(setup)?;
+    if !instructions.is_empty() {
+        options.insert(INSTRUCTIONS_OPTION.to_owned(), Value::Array(instructions));
+    }
+    let agents: BTreeSet<String> = plan.agents().map(str::to_owned).collect();
+    let options = Value::Object(options);
+    let chosen = options.clone();
+    let new_setup = setup.config.worktree.new_setup();
+    let new = NewRun { worktree, setup: new_setup, options, ..NewRun::new(plan, digest, task) };
+    Ok(setup.engine.start_if(new, &mut || {
+        if answers.is_some() {
+            return Ok(());
+        }
+        Clients::new(&setup.clients, &setup.secrets)
+            .and_then(|mut clients| clients.require(&agents, &setup.runners, &chosen, output))
+            .map_err(Failure::into_engine_error)
     })?)
 }
 
-/// Resumes a run.
+/// The repository's own instructions for agents, as they are now: they are recorded with the run.
+fn instructions(setup: &RunSetup) -> Result<Vec<Value>, Failure> {
+    let files = &setup.config.brief.files;
+    if files.len() > INSTRUCTIONS_MAX {
+        let message = format!("`brief.files` has more than {INSTRUCTIONS_MAX} files");
+        return Err(Failure::new(Code::ConfigInvalid, message)
+            .hint("put the instructions into fewer files"));
+    }
+    let read = |path: &PathBuf| {
+        let full = setup.root.join(path);
+        let found = full.canonicalize().map_err(|error| unreadable(&full, &error))?;
+        if path.is_absolute() || !found.starts_with(&setup.root) {
+            let message = format!("`brief.files`: `{}` is not in the project", path.display());
+            return Err(Failure::new(Code::PathOutsideWorkspace, message));
+        }
+        let bytes = input::read(&found, INSTRUCTIONS_BYTES_MAX)?;
+        let digest = Digest::of(&bytes);
+        let text = String::from_utf8_lossy(&bytes);
+        Ok(json!({ "path": path, "digest": digest, "text": text }))
+    };
+    files.iter().map(read).collect()
+}
+
+/// Resumes a run, or all that are due.
 pub fn resume(project: &Project, options: &Resume, output: &Output) -> CommandResult {
     let setup = open(project, options.by.as_deref(), output)?;
-    let trace_id = setup.engine.find(&options.run)?;
+    let Some(name) = &options.run else { return resume_due(project, &setup, output) };
+    let trace_id = setup.engine.find(name)?;
     let run = setup.engine.resume(trace_id)?;
+    let run = if options.wait { wait(&setup, run, output)? } else { run };
     report(&run, output)
+}
+
+/// Resumes a run each time its agent can be tried again.
+fn wait(setup: &RunSetup, mut run: Run, output: &Output) -> Result<Run, Failure> {
+    while let Some(due) = run.due() {
+        let id = run_id(&run);
+        let question =
+            run.hold.as_ref().map(|hold| sanitize(&hold.held.question)).unwrap_or_default();
+        output.note(&format!("{id} waits until {due}: {question}"));
+        while SystemClock.now() < due {
+            setup.engine.require_not_stopped(&run)?;
+            std::thread::sleep(WAIT_TICK);
+        }
+        run = setup.engine.resume(run.head.trace_id)?;
+    }
+    Ok(run)
+}
+
+/// Resumes the runs whose agent can be tried again. One that cannot be resumed does not keep the others waiting.
+fn resume_due(project: &Project, setup: &RunSetup, output: &Output) -> CommandResult {
+    let now = SystemClock.now();
+    let mut code = 0;
+    let mut values = Vec::new();
+    let queue = HoldQueue::read(&project.runs()?, usize::MAX)?;
+    for (name, error) in queue.damaged {
+        code = exit_of(error.code());
+        output.note(&format!("{name}: {error} [{}]", error.code()));
+    }
+    for waiting in queue.waiting {
+        if waiting.run.due().is_none_or(|due| due > now) {
+            continue;
+        }
+        match setup.engine.resume(waiting.trace_id) {
+            Ok(run) if output.json => values.push(status::describe(&run)),
+            Ok(run) => {
+                status::print_end(&run, output);
+                backlog::complete_item(&run, output)?;
+            }
+            Err(error) => {
+                let failure = Failure::from(error);
+                code = failure.exit();
+                output.note(&format!("{}: {}", run_id(&waiting.run), failure.summary()));
+            }
+        }
+    }
+    if output.json {
+        output.value(&values)?;
+    }
+    Ok(code)
+}
+
+fn run_id(run: &Run) -> String {
+    run.started.as_ref().map(|started| started.run_id.clone()).unwrap_or_default()
 }
 
 /// Prints a run's state and returns its exit code.

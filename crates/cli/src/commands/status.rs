@@ -3,14 +3,14 @@
 use serde_json::{Value, json};
 use windlass_journal::RunFilter;
 use windlass_kernel::State;
-use windlass_kernel::run::plan::{BudgetedResource, Phase, RunOutcome};
+use windlass_kernel::run::plan::{BudgetedResource, Phase, RunOutcome, Trigger};
 use windlass_kernel::run::{
     Change, MeasuringFiles, PhaseState, PhaseStatus, Resolution, Run, VoteDecision,
 };
 use windlass_views::RunSummary;
 
 use crate::args::Status;
-use crate::commands::metrics;
+use crate::commands::{metrics, transcript};
 use crate::failure::{CommandResult, exit_of};
 use crate::output::{Output, Style, sanitize};
 use crate::project::Project;
@@ -23,6 +23,9 @@ pub fn run(project: &Project, options: &Status, output: &Output) -> CommandResul
     }
     if let Some(name) = &options.run {
         let run = runs.read(runs.find(name)?)?;
+        if let Some(phase) = &options.transcript {
+            return transcript::show(project, &run, phase, output);
+        }
         if output.json {
             output.value(&describe(&run))?;
         } else {
@@ -190,12 +193,26 @@ pub fn print_end(run: &Run, output: &Output) {
         let word = output.paint(ended.outcome.as_str(), style);
         output.line(&format!("{id} {word}, {}{commit}{detail}", sanitize(&ended.reason)));
     } else if let Some(hold) = &run.hold {
-        let word = output.paint("waits for a person", Style::Warn);
+        let is_agent = hold.held.trigger == Trigger::AgentUnavailable;
+        let what = if is_agent { "waits for its agent" } else { "waits for a person" };
+        let word = output.paint(what, Style::Warn);
         output.line(&format!(
             "{id} {word} at {}: {}",
             sanitize(&hold.held.phase),
             sanitize(&hold.held.question)
         ));
+        if is_agent {
+            let next = match run.due() {
+                Some(due) => format!("from {due} on, or now"),
+                None => "when that is mended".to_owned(),
+            };
+            output.line(&format!("\ntry again: windlass resume {id}   ({next})"));
+            if run.due().is_some() {
+                output.line(&format!("or wait:   windlass resume {id} --wait"));
+            }
+            output.line(&format!("give up:   windlass queue reject {id} --reason TEXT"));
+            return;
+        }
         output.line(&format!("\ninspect:  windlass queue show {id}"));
         output.line(&format!("approve:  windlass queue approve {id} --reason TEXT --resume"));
         output.line(&format!("reject:   windlass queue reject {id} --reason TEXT"));

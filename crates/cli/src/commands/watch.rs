@@ -15,6 +15,7 @@ use windlass_views::{Follower, RecordedEvent, Watcher};
 use crate::args::Watch;
 use crate::commands::run::open_to_read;
 use crate::commands::status::{self, phase_line};
+use crate::commands::transcript::{Tail, transcripts};
 use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, Style, sanitize};
 use crate::progress::line;
@@ -33,7 +34,8 @@ pub fn run(project: &Project, options: &Watch, output: &Output) -> CommandResult
     match &options.run {
         Some(name) => {
             let trace_id = setup.engine.find(name)?;
-            one(&setup, trace_id, options.follow, &stop, output)
+            let tail = Tail::new(&transcripts(project)?, &RunName::of(trace_id).to_string());
+            one(&setup, trace_id, options.follow, tail, &stop, output)
         }
         None => all(&setup, options.follow, &stop, output),
     }
@@ -72,6 +74,7 @@ fn one(
     setup: &RunSetup,
     trace_id: TraceId,
     follow: bool,
+    mut tail: Tail,
     stop: &Interrupt,
     output: &Output,
 ) -> CommandResult {
@@ -91,6 +94,13 @@ fn one(
         })?;
         failed?;
         let run = follower.run();
+        if !output.json {
+            let said = tail.poll(output);
+            match &view {
+                Some(view) => view.print_above(&said),
+                None => said.iter().for_each(|line| output.line(line)),
+            }
+        }
         if let Some(view) = &view {
             view.draw(run, output);
         }
@@ -177,6 +187,11 @@ impl PhaseView {
             bar.set_style(style);
         }
         Self(bar)
+    }
+
+    /// Prints lines that stay, above the list.
+    fn print_above(&self, lines: &[String]) {
+        lines.iter().for_each(|line| self.0.println(line));
     }
 
     fn draw(&self, run: &Run, output: &Output) {

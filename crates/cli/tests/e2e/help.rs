@@ -39,6 +39,10 @@ const COMMANDS: &[&str] = &[
     "call approve",
     "call settle",
     "call deny",
+    "mcp",
+    "mcp serve",
+    "mcp wrap",
+    "mcp trust",
     "trace",
     "trace list",
     "trace show",
@@ -105,7 +109,7 @@ fn without_arguments_it_shows_the_help_as_a_mistake() {
     let outcome = place.run(&[]).exit(2);
     assert_eq!(outcome.text(), "");
     outcome.warns("Usage: windlass").warns("First steps:");
-    for parent in ["call", "trace", "policy", "queue", "backlog", "loop", "keys"] {
+    for parent in ["call", "mcp", "trace", "policy", "queue", "backlog", "loop", "keys"] {
         place.run(&[parent]).exit(2).warns("Usage: windlass");
     }
 }

@@ -22,6 +22,10 @@ fn people_are_added_listed_and_revoked() {
     let place = Place::with_project();
     place.run(&["people", "list"]).exit(0).says("owner").says("not protected");
     place.run(&["people", "add", "Ann Lee"]).exit(0).says("Ann Lee can decide now");
+    let token = format!("gh{}{}", "p_", "aB3".repeat(13));
+    let refused = |name: &str| place.run(&["people", "add", name]).fails_with(2, "REQUEST_INVALID");
+    refused(&token).warns("looks like a secret");
+    refused("аnn lee").warns("of one script");
     for same in ["ann lee", "  ANN   LEE "] {
         place.run(&["people", "add", same]).fails_with(2, "REQUEST_INVALID").warns("already");
     }

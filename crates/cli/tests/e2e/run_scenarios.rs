@@ -15,6 +15,15 @@ fn held(repo: Repo, more: &[&str]) -> (Repo, String) {
     (repo, id)
 }
 
+/// A repository with settings of work trees.
+fn with_worktree(settings: &str) -> Repo {
+    let repo = Repo::new();
+    repo.place.append(".windlass/config.toml", &format!("\n[worktree]\n{settings}\n"));
+    repo.commit("settings");
+    repo.place.trust();
+    repo
+}
+
 fn approve(repo: &Repo, id: &str) -> Outcome {
     repo.windlass(&[&["queue", "approve", id][..], &VOICE].concat())
 }
@@ -135,6 +144,31 @@ pub const RUN_SCENARIOS: &[(Code, Scenario)] = &[
         repo.git(&["commit", "--quiet", "--allow-empty", "--message", "by somebody else"]);
         repo.windlass(&["resume", &id])
     }),
+    (Code::MergeConflict, || {
+        let repo = Repo::new();
+        let id = id_of(&repo.run_with(&passing(), &["--worktree"]).exit(0));
+        repo.write("built.txt", "another\n");
+        repo.commit("by somebody else");
+        repo.windlass(&["close", &id, "--merge"])
+    }),
+    (Code::RunNotPassed, || {
+        let (repo, id) = held(Repo::new(), &["--worktree"]);
+        repo.windlass(&[&["queue", "reject", &id][..], &VOICE].concat()).exit(0);
+        repo.windlass(&["close", &id, "--merge", "--discard"])
+    }),
+    (Code::SetupFailed, || {
+        with_worktree("setup = [[\"false\"]]").windlass(&[
+            "run",
+            "one",
+            "--worktree",
+            "--agent",
+            "person",
+        ])
+    }),
+    (Code::PortUnavailable, || {
+        let repo = with_worktree("port_base = 65535\nports_per_run = 2");
+        repo.windlass(&["run", "one", "--worktree", "--agent", "person"])
+    }),
     (Code::RepoMissing, || Place::with_project().run(&["run", "one"])),
     (Code::LoopNotFound, || Repo::new().windlass(&["run", "one", "--loop", "none"])),
     (Code::AnswersInvalid, || {
@@ -152,6 +186,21 @@ pub const RUN_SCENARIOS: &[(Code, Scenario)] = &[
         let repo = Repo::new();
         repo.write(".windlass/loops/bad.md", "---\nid: bad\n---\n");
         repo.windlass(&["loop", "check"])
+    }),
+    (Code::AgentUnavailable, || Repo::new().windlass(&["run", "one", "--agent", "claude"])),
+    (Code::AgentUnguarded, || {
+        let repo = Repo::new();
+        let client = repo.place.home().join("claude");
+        std::fs::write(&client, "#!/bin/sh\necho 99.9.9\n").unwrap();
+        std::fs::set_permissions(&client, std::os::unix::fs::PermissionsExt::from_mode(0o755))
+            .unwrap();
+        // An endpoint that accepts connections; nothing is asked of it.
+        let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let endpoint = listener.local_addr().unwrap();
+        repo.place.settings(&format!(
+            "[agents.claude]\ncommand = [{client:?}]\nendpoint = \"http://{endpoint}\"\n"
+        ));
+        repo.windlass(&["run", "one", "--agent", "claude"])
     }),
     (Code::AgentInvalid, || {
         let repo = Repo::new();

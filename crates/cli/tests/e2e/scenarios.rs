@@ -147,6 +147,12 @@ pub const SCENARIOS: &[(Code, Scenario)] = &[
         place.append(".windlass/tools.toml", "[server.count.tool.liar]\nclass = \"read\"\n");
         call(&place, "count/liar", "{}")
     }),
+    (Code::ToolDefinitionChanged, || {
+        let place = Place::with_project();
+        place.write("server.sh", crate::mcp_client::SERVER);
+        place.run(&["mcp", "wrap", "--name", "lab", "--", "bash", "server.sh"]).exit(0);
+        place.run(&["mcp", "wrap", "--name", "lab", "--", "bash", "other.sh"])
+    }),
     (Code::IdempotencyKeyRequired, || Place::with_project().shell("shell/run", "ls", &[])),
     (Code::IdempotencyConflict, || {
         let place = Place::with_project();

@@ -56,6 +56,11 @@ fn the_guide_to_approvals_is_true() {
 }
 
 #[test]
+fn the_guide_to_mcp_is_true() {
+    typed("mcp.md");
+}
+
+#[test]
 fn the_guide_to_policy_is_true() {
     typed("policy.md");
 }

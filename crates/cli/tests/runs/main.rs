@@ -41,4 +41,5 @@ mod secrets;
 mod stop;
 mod tasks;
 mod workspaces;
+mod worktrees;
 mod world;

@@ -50,9 +50,9 @@ fn a_reference_that_is_missing_ends_the_run_before_anything_is_done() {
 #[test]
 fn without_anybody_to_perform_an_agent_the_run_says_what_is_missing() {
     let repo = Repo::new();
-    let run = repo.windlass(&["run", "one", "--json"]).exit(3).json();
-    let reason = run["phases"][2]["failure"]["reason"].as_str().unwrap().to_owned();
-    assert!(reason.contains("designer") && reason.contains("--answers"), "{reason}");
+    let refused = repo.windlass(&["run", "one"]).fails_with(1, "AGENT_UNAVAILABLE");
+    refused.warns("builder").warns("--answers");
+    assert_eq!(repo.place.ids(), Vec::<String>::new(), "nothing is recorded");
 }
 
 #[test]

@@ -82,8 +82,8 @@ impl Connection {
 
     async fn try_open(target: &Target, sandbox: Option<Arc<Sandbox>>) -> Result<Self, CallFailure> {
         let (service, state, server) = match target {
-            Target::Command { .. } => {
-                let message = "a command is not an MCP server";
+            Target::Command { .. } | Target::Files { .. } | Target::Person => {
+                let message = "this target is not an MCP server";
                 return Err(CallFailure::internal(Certainty::DidNotRun, message));
             }
             Target::McpStdio { command, env, cwd, confinement, .. } => {

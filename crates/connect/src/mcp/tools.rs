@@ -1,6 +1,7 @@
 //! What a server reports about itself and its tools.
 
 use serde::Deserialize;
+use serde_json::Value;
 use windlass_kernel::RiskLevel;
 
 use crate::Certainty;
@@ -24,8 +25,16 @@ pub struct ServerDescription {
 pub struct ToolDescription {
     /// Its name at the server.
     pub name: String,
+    /// Its name for people.
+    pub title: Option<String>,
     /// What it does.
     pub description: Option<String>,
+    /// The JSON Schema of its arguments.
+    pub input_schema: Value,
+    /// The JSON Schema of its structured result.
+    pub output_schema: Option<Value>,
+    /// Its annotations, as the server wrote them.
+    pub annotations: Option<Value>,
     /// Whether it changes nothing.
     pub read_only: Option<bool>,
     /// Whether it can destroy something.
@@ -47,9 +56,31 @@ pub(crate) struct Page {
 struct Entry {
     name: String,
     #[serde(default)]
-    description: Option<String>,
+    title: Option<String>,
     #[serde(default)]
-    annotations: Option<Annotations>,
+    description: Option<String>,
+    #[serde(default, rename = "inputSchema")]
+    input_schema: Value,
+    #[serde(default, rename = "outputSchema")]
+    output_schema: Option<Value>,
+    #[serde(default)]
+    annotations: Option<RawAnnotations>,
+}
+
+/// Annotations with the hints among them, read strictly.
+#[derive(Deserialize)]
+#[serde(try_from = "Value")]
+struct RawAnnotations {
+    raw: Value,
+    hints: Annotations,
+}
+
+impl TryFrom<Value> for RawAnnotations {
+    type Error = serde_json::Error;
+
+    fn try_from(raw: Value) -> Result<Self, Self::Error> {
+        Ok(Self { hints: Annotations::deserialize(&raw)?, raw })
+    }
 }
 
 #[derive(Default, Deserialize)]
@@ -67,10 +98,17 @@ impl Page {
     /// The tools of this page.
     pub fn into_tools(self) -> impl Iterator<Item = ToolDescription> {
         self.tools.into_iter().map(|entry| {
-            let hints = entry.annotations.unwrap_or_default();
+            let (hints, annotations) = match entry.annotations {
+                Some(RawAnnotations { raw, hints }) => (hints, Some(raw)),
+                None => (Annotations::default(), None),
+            };
             ToolDescription {
                 name: entry.name,
+                title: entry.title,
                 description: entry.description,
+                input_schema: entry.input_schema,
+                output_schema: entry.output_schema,
+                annotations,
                 read_only: hints.read_only_hint,
                 destructive: hints.destructive_hint,
                 idempotent: hints.idempotent_hint,

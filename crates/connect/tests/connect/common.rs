@@ -23,6 +23,7 @@ pub fn job<'a>(target: &'a Target, tool: &'a str, args: &'a Value) -> Job<'a> {
         idempotency_key: None,
         limits: PATIENT,
         confinement: None,
+        foreseen: None,
     }
 }
 

@@ -30,6 +30,8 @@ impl EventExpander for Driver {
             Event::Held(_) => self.held(run, event, now),
             Event::Ended { .. } => self.ended(run, event),
             Event::Started(_)
+            | Event::Setup(_)
+            | Event::Integration(_)
             | Event::PhaseStarted { .. }
             | Event::PhaseSkipped { .. }
             | Event::Waiting { .. }
@@ -230,13 +232,15 @@ impl Driver {
         let stage = doer_of(run, &held.phase).and_then(phase_of).unwrap_or(Phase::Execution);
         let result = match held.trigger {
             Trigger::PersonRequested => TaskResult::Intervention,
-            Trigger::BudgetExhausted
+            Trigger::AgentUnavailable
+            | Trigger::BudgetExhausted
             | Trigger::CallApproval
             | Trigger::ConsensusRequested
             | Trigger::EscalationRequested
             | Trigger::MergeConflict
             | Trigger::RestartRequested
             | Trigger::RolledBack
+            | Trigger::SetupFailed
             | Trigger::UncertainEffect
             | Trigger::WaiverRequested => TaskResult::AskUser,
         };

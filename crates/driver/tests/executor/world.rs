@@ -50,6 +50,10 @@ impl GatewayProvider for Tools {
     fn judgement(&self, workspace: &Path, question: &Question) -> Option<Judgement> {
         Some(self.set.judge(question, &FileWorkspace::new(workspace).unwrap()))
     }
+    fn definitions(&self, _: &std::path::Path) -> Vec<windlass_engine::ToolDefinition> {
+        Vec::new()
+    }
+
     fn sizes(&self) -> (usize, usize) {
         (self.set.rules().len(), 2)
     }

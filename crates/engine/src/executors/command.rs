@@ -1,13 +1,12 @@
 //! Programs as executors: JSON on standard input, one JSON object on standard output.
 
-use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use windlass_connect::{Certainty, Job, Limits, Reply, Target};
 use windlass_kernel::run::plan::{Check, Effect};
-use windlass_kernel::run::{Failure, Usage};
+use windlass_kernel::run::{Failure, Run, Usage};
 use windlass_kernel::{Code, RiskLevel, ToolCallId, canon};
 use windlass_workspace::{PinnedPath, TreeId, require_pinned_unchanged};
 
@@ -17,6 +16,7 @@ use crate::error::EngineError;
 use crate::phase_executor::{Answer, Assignment, PhaseRecorder, Subject, WorkResult};
 use crate::redaction::redact_reply;
 use crate::repository::PinRequest;
+use crate::setup::{SetupOutput, SetupRunner};
 
 /// The maximum length of a program's output in a reason.
 const REASON_CHARS_MAX: usize = 1500;
@@ -80,10 +80,13 @@ impl Executors {
         program: Program,
         assignment: &Assignment,
     ) -> Result<Reply, EngineError> {
+        self.run_in(program, &assignment.run, &assignment.workspace)
+    }
+
+    /// Runs a program of a run, confined to a workspace.
+    fn run_in(&self, program: Program, run: &Run, workspace: &Path) -> Result<Reply, EngineError> {
         let Program { argv, stdin, cwd, limits, pinned, staged, measures } = program;
-        let workspace = &assignment.workspace;
-        let run = assignment.run.head.trace_id;
-        let mut confinement = self.gateways.confinement(workspace, run);
+        let mut confinement = self.gateways.confinement(workspace, run.head.trace_id);
         match &mut confinement {
             Some(confinement) => {
                 confinement.pinned = pinned;
@@ -101,10 +104,12 @@ impl Executors {
                 }
             }
         }
-        let cwd = cwd.unwrap_or_else(|| workspace.clone());
+        let cwd = cwd.unwrap_or_else(|| workspace.to_owned());
+        let env = run.started.as_ref().map(|started| started.variables()).unwrap_or_default();
         let reply = self.connect.perform(&Job {
             confinement: confinement.as_ref(),
-            target: &Target::Command { argv, stdin, env: BTreeMap::new(), cwd },
+            foreseen: None,
+            target: &Target::Command { argv, stdin, env, cwd },
             tool: "",
             args: &Value::Null,
             class: RiskLevel::Write,
@@ -114,9 +119,33 @@ impl Executors {
         });
         if matches!(&reply, Reply::Failure { code: Code::Interrupted, .. }) {
             // It says nothing about the work, which is done again when the run is resumed.
-            return Err(EngineError::interrupted(&assignment.run));
+            return Err(EngineError::interrupted(run));
         }
         Ok(redact_reply(&self.redactor, reply, object))
+    }
+}
+
+impl SetupRunner for Executors {
+    fn run_setup(
+        &self,
+        run: &Run,
+        workspace: &Path,
+        argv: &[String],
+        timeout: Duration,
+    ) -> Result<SetupOutput, EngineError> {
+        let limits = Limits { timeout, output_bytes_max: ANSWER_BYTES_MAX };
+        // A setup does no work, so what it does to git is dropped.
+        let program = Program { measures: true, ..Program::new(argv, limits) };
+        Ok(match self.run_in(program, run, workspace)? {
+            Reply::Success { result } => SetupOutput { output: tail(&result), failure: None },
+            Reply::Failure { code, message, result, .. } => {
+                let output = result.as_ref().map(tail).unwrap_or_default();
+                let class = if code == Code::ToolTimeout { "timeout" } else { "critical_failure" };
+                let reason = format!("{message}: {output}");
+                let failure = Some(Failure { class: class.to_owned(), reason });
+                SetupOutput { output, failure }
+            }
+        })
     }
 }
 
@@ -178,7 +207,7 @@ fn phase_result(reply: Reply) -> WorkResult {
             WorkResult::Finished(Answer {
                 answer: answer.unwrap_or_else(|| json!({})),
                 failure: Some(Failure { class: class.to_owned(), reason }),
-                usage: Usage::default(),
+                ..Answer::default()
             })
         }
     }

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 
 use windlass_kernel::Digest;
-use windlass_text::{Glob, GlobKind};
+use windlass_text::{Glob, GlobKind, GlobText};
 use windlass_workspace::walk_files;
 
 /// The maximum number of matching files.
@@ -52,7 +52,7 @@ struct OutputCollector {
 
 impl OutputCollector {
     fn add(&mut self, file: &Path, path: &str) -> Result<(), String> {
-        let name: Vec<char> = path.chars().collect();
+        let name = GlobText::new(path);
         let globs = self.globs.iter().enumerate();
         let matching: Vec<usize> =
             globs.filter(|(_, glob)| glob.matches(&name)).map(|(at, _)| at).collect();

@@ -200,23 +200,21 @@ impl Runner for Script {
                 args: if call.args.is_null() { serde_json::json!({}) } else { call.args.clone() },
                 intent: call.intent.clone(),
                 agent: Some(job.agent.name.clone()),
+                id: None,
             })?;
-            match reply {
-                WorkResult::Finished(Ok(report)) if report.state == call.expect => {}
-                WorkResult::Finished(Ok(report)) => {
+            match reply.finished() {
+                Ok(Ok(report)) if report.state == call.expect => {}
+                Ok(Ok(report)) => {
                     let reason = failure_reason(&report).unwrap_or_else(|| {
                         format!("{} ended {}, not {}", report.tool, report.state, call.expect)
                     });
                     return Ok(WorkResult::failed("tool_failure", reason).with_usage(usage));
                 }
-                WorkResult::Finished(Err(reason)) => {
+                Ok(Err(reason)) => {
                     return Ok(WorkResult::failed("validation_error", reason).with_usage(usage));
                 }
                 // The attempt runs again later; its usage is counted when it ends.
-                WorkResult::Waiting { call, evidence, question, usage } => {
-                    return Ok(WorkResult::Waiting { call, evidence, question, usage });
-                }
-                WorkResult::Stopped => return Ok(WorkResult::Stopped),
+                Err(unfinished) => return Ok(unfinished),
             }
         }
         let result = match (&scripted.answer, &scripted.fail) {

@@ -4,14 +4,18 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
+use windlass_connect::received_signal;
+use windlass_journal::{Check, JournalError, Reader};
+use windlass_kernel::artifact::ActionRequest;
 use windlass_kernel::run::plan::Phase;
-use windlass_kernel::run::{CallRecord, Run, Usage};
-use windlass_kernel::{Code, Digest, RiskLevel, State};
+use windlass_kernel::run::{CallRecord, Run, Usage, WaitsFor};
+use windlass_kernel::{Call, Code, Digest, Machine, RiskLevel, State, Timestamp, TraceId};
 use windlass_policy::{Judgement, Question};
 use windlass_runtime::{CallReport, CallRequest, Gateway, GatewayError};
+use windlass_store::TraceFilter;
 
 use crate::error::EngineError;
-use crate::gateway_provider::GatewayProvider;
+use crate::gateway_provider::{GatewayProvider, ToolDefinition};
 use crate::phase_executor::{Answer, Assignment, Subject, WorkResult};
 use crate::stop::StopSwitch;
 
@@ -29,6 +33,26 @@ pub struct ToolRequest {
     pub intent: String,
     /// The agent that requests it.
     pub agent: Option<String>,
+    /// What tells this call from the others of its attempt, if the agent's client has such an id; otherwise the
+    /// number of the call does.
+    pub id: Option<String>,
+}
+
+/// A call that an earlier invocation of the same attempt made.
+#[derive(Clone, Debug)]
+pub struct EarlierCall {
+    /// The tool, as `server/tool`.
+    pub tool: String,
+    /// The arguments.
+    pub args: Value,
+    /// The id that it had.
+    pub id: String,
+    /// When it was requested.
+    pub requested: Timestamp,
+    /// When its end was recorded, if that was before the interruption.
+    pub ended: Option<Timestamp>,
+    /// Its end.
+    pub report: Box<CallReport>,
 }
 
 /// The result of a call: its report, or the reason why the request is not a valid call.
@@ -219,7 +243,10 @@ impl<'a> ToolCaller<'a> {
             intent: intent(&request.intent, &request.tool),
             resources: Vec::new(),
             declared_class: class,
-            key: Some(format!("{}/{number}", self.prefix)),
+            key: Some(match &request.id {
+                Some(id) => self.key_of(id),
+                None => format!("{}/{number}", self.prefix),
+            }),
             plan_id: Some(self.assignment.plan_id),
             agent: request.agent,
             phase: Some(self.assignment.phase.id.clone()),
@@ -245,20 +272,95 @@ impl<'a> ToolCaller<'a> {
         };
         if let Some(hold) = &report.hold {
             let question = format!("{}: {}", report.tool, hold.reason);
-            let (call, usage) = (report.trace_id, Usage::default());
+            let (waits_for, usage) = (WaitsFor::Call { call: report.trace_id }, Usage::default());
             let mut evidence = serde_json::to_value(&hold.view).unwrap_or_default();
             // The hold is the run's own.
             drop(evidence.as_object_mut().map(|view| view.remove("run")));
-            return Ok(WorkResult::Waiting { call, evidence, question, usage });
+            return Ok(WorkResult::Waiting { waits_for, evidence, question, usage });
         }
         self.streak().ended(report.state);
-        self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(CallRecord {
-            entry_digest: report.latest_entry_digest,
-            state: report.state,
-            tool: report.tool.clone(),
-            trace_id: report.trace_id,
-        });
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(record_of(&report));
         Ok(WorkResult::Finished(Ok(Box::new(report))))
+    }
+
+    /// The key of a call with this id. A long id is replaced by its digest, because keys are short.
+    fn key_of(&self, id: &str) -> String {
+        let plain = |byte: u8| byte.is_ascii_graphic() && byte != b'/';
+        if (1..=64).contains(&id.len()) && id.bytes().all(plain) {
+            return format!("{}/id:{id}", self.prefix);
+        }
+        format!("{}/id:{}", self.prefix, Digest::of(id.as_bytes()).hex().as_str())
+    }
+
+    /// The calls that earlier invocations of this attempt made with an id, oldest first. Those that were
+    /// interrupted are completed.
+    ///
+    /// # Errors
+    /// [`EngineError`] if the journal cannot be read or written.
+    pub fn earlier_calls(&self) -> Result<WorkResult<Vec<EarlierCall>>, EngineError> {
+        let mut calls = Vec::new();
+        for RecordedCall { trace_id, request, ended } in self.recorded_calls()? {
+            let Some(id) = self.id_of(&request) else { continue };
+            let tool = format!("{}/{}", request.proposal.tool_server, request.proposal.tool_name);
+            let shown = self.gateway.show(trace_id)?;
+            let report = if shown.state.is_terminal() {
+                self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(record_of(&shown));
+                Box::new(shown)
+            } else {
+                let repeated = ToolRequest {
+                    tool: tool.clone(),
+                    args: request.proposal.args.clone(),
+                    intent: request.intent.clone(),
+                    agent: request.agent.clone(),
+                    id: Some(id.clone()),
+                };
+                match self.call(repeated)?.finished() {
+                    Ok(Ok(report)) => report,
+                    // What can no longer be requested was never made.
+                    Ok(Err(_)) => continue,
+                    Err(unfinished) => return Ok(unfinished),
+                }
+            };
+            let (args, requested) = (request.proposal.args, request.ts);
+            calls.push(EarlierCall { tool, args, id, requested, ended, report });
+        }
+        Ok(WorkResult::Finished(calls))
+    }
+
+    /// The id of a request of this attempt.
+    fn id_of(&self, request: &ActionRequest) -> Option<String> {
+        let key = request.idempotency_key.as_deref()?;
+        Some(key.strip_prefix(&self.prefix)?.strip_prefix("/id:")?.to_owned())
+    }
+
+    /// The recorded calls of this run, oldest first.
+    fn recorded_calls(&self) -> Result<Vec<RecordedCall>, EngineError> {
+        let store = self.gateway.store();
+        // Ids of traces are ordered by the time of their creation; a day allows for a clock that was set back.
+        let oldest = created_ms(self.assignment.run.head.trace_id).saturating_sub(24 * 3600 * 1000);
+        let mut found = Vec::new();
+        let mut filter = TraceFilter { open_only: false, state: None, before: None, limit: 256 };
+        loop {
+            let page = store.list_traces(&filter).map_err(JournalError::from)?;
+            for state in &page {
+                let trace_id = state.head.trace_id;
+                let is_call =
+                    state.head.state.is_some_and(|state| state.machine() == Machine::Call);
+                if is_call && state.plan_id == self.assignment.plan_id {
+                    let call = Reader::<Call>::state_of(store, trace_id, Check::Verified)?;
+                    let ended = call.effect.as_ref().map(|effect| effect.ts);
+                    let recorded = |(request, _)| RecordedCall { trace_id, request, ended };
+                    found.extend(call.request.map(recorded));
+                }
+            }
+            let last = page.last().map(|state| state.head.trace_id);
+            let is_older = |trace: TraceId| created_ms(trace) < oldest;
+            if page.len() < filter.limit || last.is_none_or(is_older) {
+                found.reverse();
+                return Ok(found);
+            }
+            filter.before = last;
+        }
     }
 
     /// The reason why the guard refuses a call, if it does.
@@ -277,11 +379,51 @@ impl<'a> ToolCaller<'a> {
         guard.check_call(self.assignment, request.declared_class, judgement.as_ref()).err()
     }
 
+    /// Whether the stop switch of the run is on.
+    ///
+    /// # Errors
+    /// [`EngineError`] if a signal asks Windlass to end.
+    pub fn is_stopped(&self) -> Result<bool, EngineError> {
+        if received_signal().is_some() {
+            return Err(EngineError::interrupted(&self.assignment.run));
+        }
+        Ok(self.stop.requested(Some(&self.run_id)).is_some())
+    }
+
+    /// The tools that the agent of this attempt can be offered.
+    #[must_use]
+    pub fn definitions(&self) -> Vec<ToolDefinition> {
+        self.gateways.definitions(&self.assignment.workspace)
+    }
+
     /// The calls that have ended.
     #[must_use]
     pub fn calls(&self) -> Vec<CallRecord> {
         self.calls.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
+}
+
+/// A call of the run, as the journal has it.
+struct RecordedCall {
+    trace_id: TraceId,
+    request: ActionRequest,
+    ended: Option<Timestamp>,
+}
+
+/// What a phase records of an ended call.
+fn record_of(report: &CallReport) -> CallRecord {
+    CallRecord {
+        entry_digest: report.latest_entry_digest,
+        state: report.state,
+        tool: report.tool.clone(),
+        trace_id: report.trace_id,
+    }
+}
+
+/// When a trace was created, in milliseconds since 1970: the first 48 bits of its id.
+fn created_ms(trace: TraceId) -> u64 {
+    let bytes = trace.0.as_bytes().iter().take(6);
+    bytes.fold(0, |time, byte| (time << 8) | u64::from(*byte))
 }
 
 /// Returns an intent of a length that the gateway accepts.

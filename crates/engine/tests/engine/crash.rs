@@ -83,6 +83,15 @@ pub struct MortalConnect<C> {
 }
 
 impl<C: Connect> Connect for MortalConnect<C> {
+    fn foresee(
+        &self,
+        target: &windlass_connect::Target,
+        tool: &str,
+        args: &serde_json::Value,
+    ) -> Option<windlass_kernel::artifact::FileChange> {
+        self.tools.foresee(target, tool, args)
+    }
+
     fn perform(&self, job: &Job<'_>) -> Reply {
         let unheard = || Reply::Failure {
             code: Code::ToolServerUnavailable,

@@ -33,7 +33,8 @@ pub fn on_hold(world: &World, hold: HoldRule) -> (Engine, Run) {
     (engine, run)
 }
 
-const TWO: HoldRule = HoldRule { approvals: 2, expires_ms: None, starter_counts: false };
+const TWO: HoldRule =
+    HoldRule { approvals: 2, expires_ms: None, retries: 3, starter_counts: false };
 
 #[test]
 fn two_approvers_are_two_people() {
@@ -174,7 +175,8 @@ fn a_rejection_that_the_loop_knows_goes_on() {
 fn a_hold_that_nobody_answered_in_time_ends_the_run() {
     for answer in [true, false] {
         let world = World::new();
-        let rule = HoldRule { approvals: 2, expires_ms: Some(1000), starter_counts: false };
+        let rule =
+            HoldRule { approvals: 2, expires_ms: Some(1000), retries: 3, starter_counts: false };
         let (engine, run) = on_hold(&world, rule);
         approve(&engine, &run, "ann");
         world.pass_ms(1001);
@@ -189,8 +191,10 @@ fn a_hold_that_nobody_answered_in_time_ends_the_run() {
     }
     // One that was answered in time can be taken up at any time.
     let world = World::new();
-    let (engine, run) =
-        on_hold(&world, HoldRule { approvals: 1, expires_ms: Some(1000), starter_counts: false });
+    let (engine, run) = on_hold(
+        &world,
+        HoldRule { approvals: 1, expires_ms: Some(1000), retries: 3, starter_counts: false },
+    );
     approve(&engine, &run, "ann");
     world.pass_ms(1001);
     assert_eq!(end(&engine.resume(trace(&run)).unwrap()), ("PASS", "pass"));
@@ -244,8 +248,10 @@ fn the_queue_shows_what_waits_oldest_first() {
 #[test]
 fn a_list_does_not_believe_an_end_that_was_put_in_the_place_of_another() {
     let world = World::new();
-    let (engine, run) =
-        on_hold(&world, HoldRule { approvals: 1, expires_ms: None, starter_counts: false });
+    let (engine, run) = on_hold(
+        &world,
+        HoldRule { approvals: 1, expires_ms: None, retries: 3, starter_counts: false },
+    );
     let runs = engine.runs();
     let all = RunFilter { open_only: false, state: None, limit: 1 };
     let head = &runs.list(&all).unwrap()[0].trace.head;

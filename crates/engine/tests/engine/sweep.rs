@@ -227,7 +227,7 @@ fn tangled() -> Plan {
         ],
     );
     let mut plan = plan(vec![make, ask, phase("last", &["ask"], builtin())]);
-    plan.hold = HoldRule { approvals: 2, expires_ms: None, starter_counts: false };
+    plan.hold = HoldRule { approvals: 2, expires_ms: None, retries: 3, starter_counts: false };
     plan
 }
 

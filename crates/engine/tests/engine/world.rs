@@ -303,6 +303,15 @@ impl Connect for SharedTools {
     fn perform(&self, job: &windlass_connect::Job<'_>) -> windlass_connect::Reply {
         self.0.base.tools.perform(job)
     }
+
+    fn foresee(
+        &self,
+        target: &windlass_connect::Target,
+        tool: &str,
+        args: &serde_json::Value,
+    ) -> Option<windlass_kernel::artifact::FileChange> {
+        self.0.base.tools.foresee(target, tool, args)
+    }
 }
 
 /// A new run of a plan.

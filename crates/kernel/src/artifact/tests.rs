@@ -67,6 +67,7 @@ fn artifacts(ms: u64, text: &str, number: f64, key: Option<String>) -> Vec<Artif
         trace_id,
         ts,
         decision_digest: digest,
+        foreseen: None,
         tool_call_id: ToolCallId(id),
         proposal_digest: digest,
         idempotency_key: key.clone(),

@@ -1,8 +1,8 @@
 //! Writes artifacts in canonical form.
 
 use super::{
-    ActionRequest, DecidedBy, Decider, Decision, Edit, EffectError, NamedFile, Outcome, Proposal,
-    Redispatch, Resource, SettledBy, SupervisorDecision, ToolCall, ToolEffect,
+    ActionRequest, DecidedBy, Decider, Decision, Edit, EffectError, FileChange, NamedFile, Outcome,
+    Proposal, Redispatch, Resource, SettledBy, SupervisorDecision, ToolCall, ToolEffect,
 };
 use crate::Signed;
 use crate::canon::{Canonical, canonical, canonical_names, write_object};
@@ -20,8 +20,9 @@ canonical! {
         artifact_id, code, decided_by, decision, policy_hash, rationale, request_digest, schema_id,
         schema_version, trace_id, ts,
     }
+    FileChange { after, before, path }
     ToolCall {
-        artifact_id, decision_digest, idempotency_key, proposal_digest, schema_id, schema_version,
+        artifact_id, decision_digest, foreseen, idempotency_key, proposal_digest, schema_id, schema_version,
         tool_call_id, trace_id, ts,
     }
     EffectError { code, may_have_run, message }

@@ -6,10 +6,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::checkpoint::{Checkpoint, Rollback};
+use super::integration::IntegrationStep;
 use super::payload::{
-    Change, HoldRequest, InvocationResult, PhaseResult, Revocation, Started, Usage, Vote,
+    Change, HoldRequest, InvocationResult, PhaseResult, Revocation, Started, Usage, Vote, WaitsFor,
 };
 use super::plan::{BudgetedResource, RunOutcome};
+use super::setup::SetupStep;
 use crate::canon::{self, CanonError};
 use crate::entry::present;
 use crate::{ArtifactId, Digest, SCHEMA_VERSION, Signed, State, Timestamp, TraceId};
@@ -60,6 +62,8 @@ pub enum Event {
     Started(Box<Started>),
     /// The first phase may start.
     Begun {},
+    /// The work tree of the run is made ready.
+    Setup(Box<SetupStep>),
     /// An attempt of a phase begins.
     PhaseStarted {
         /// The phase.
@@ -198,21 +202,21 @@ pub enum Event {
         #[serde(deserialize_with = "present")]
         change: Option<Change>,
     },
-    /// The work of an attempt waits for the answer of a person.
+    /// The work of an attempt waits.
     Waiting {
         /// The phase.
         phase: String,
         /// The attempt.
         attempt: u32,
-        /// The call on hold.
-        call: TraceId,
         /// The change of the workspace since the start of the run.
         #[serde(deserialize_with = "present")]
         change: Option<Change>,
-        /// What the person should see of the call.
+        /// What the person should see.
         evidence: Value,
         /// The question to the person.
         question: String,
+        /// What it waits for.
+        waits_for: WaitsFor,
     },
     /// A gate or check sent the run back.
     SentBack {
@@ -284,12 +288,16 @@ pub enum Event {
         /// The reason, for a person.
         detail: String,
     },
+    /// The branch of the ended run is merged.
+    Integration(Box<IntegrationStep>),
 }
 
 /// The kind of a note.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum NoteKind {
+    /// The client that does the work of an agent: version, flags, session, transcript.
+    Agent,
     /// Project memory was saved or restored.
     Memory,
     /// A signal ended the process that worked on the run.
@@ -321,6 +329,7 @@ impl Event {
         match self {
             Self::Started(_) => State::Init,
             Self::Begun {}
+            | Self::Setup(_)
             | Self::PhaseStarted { .. }
             | Self::PhaseSkipped { .. }
             | Self::Checked { .. }
@@ -343,7 +352,7 @@ impl Event {
             | Self::Noted { .. } => State::Running,
             Self::Held(_) | Self::Voted(_) | Self::Revoked(_) => State::Checkpoint,
             Self::Resumed { .. } => State::Resumed,
-            Self::Ended { .. } => State::Terminal,
+            Self::Ended { .. } | Self::Integration(_) => State::Terminal,
         }
     }
 
@@ -362,6 +371,7 @@ impl Event {
         match self {
             Self::Started(_) => "started",
             Self::Begun {} => "begun",
+            Self::Setup(_) => "setup",
             Self::PhaseStarted { .. } => "phase_started",
             Self::PhaseSkipped { .. } => "phase_skipped",
             Self::Checked { .. } => "checked",
@@ -387,6 +397,7 @@ impl Event {
             Self::CommitPrepared { .. } => "commit_prepared",
             Self::Noted { .. } => "noted",
             Self::Ended { .. } => "ended",
+            Self::Integration(_) => "integration",
         }
     }
 }

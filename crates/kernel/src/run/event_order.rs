@@ -48,7 +48,9 @@ pub(super) const fn may_follow(event: &Event, before: Option<State>) -> bool {
         ),
         // A run that ends on hold records its last notes on hold.
         Event::Noted { .. } => matches!(before, Some(State::Running | State::Checkpoint)),
-        Event::PhaseStarted { .. }
+        Event::Integration(_) => matches!(before, Some(State::Terminal)),
+        Event::Setup(_)
+        | Event::PhaseStarted { .. }
         | Event::PhaseSkipped { .. }
         | Event::Checked { .. }
         | Event::InvocationStarted { .. }
@@ -86,6 +88,8 @@ fn is_allowed_while_paused(event: &Event) -> bool {
         | Event::Noted { .. } => true,
         Event::Started(_)
         | Event::Begun {}
+        | Event::Setup(_)
+        | Event::Integration(_)
         | Event::PhaseStarted { .. }
         | Event::PhaseSkipped { .. }
         | Event::Checked { .. }

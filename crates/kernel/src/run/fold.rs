@@ -10,11 +10,11 @@ use super::consensus::{APPROVED, CONDITIONAL, Review};
 use super::event::Event;
 use super::event_order::{ends_idle_time, may_follow};
 use super::index::{Graph, Index};
-use super::payload::{Change, PhaseResult, Started, Usage, Vote, VoteDecision};
+use super::payload::{Change, PhaseResult, Started, Usage, Vote, VoteDecision, WaitsFor};
 use super::plan::{BudgetedResource, Concurrency, Doer, RunOutcome, Trigger};
 use super::state::{
     AttemptStage, Commit, Ended, JudgedBy, PendingVerdict, PhaseState, PhaseStatus, RecordedNote,
-    Resolution, Run, WaitingCall,
+    Resolution, Run, Waiting,
 };
 use crate::{ChainError, Digest, Head, State, Timestamp};
 
@@ -67,6 +67,8 @@ impl Run {
                 self.notes.push(RecordedNote { what: *what, body: Arc::new(body.clone()), at: ts });
                 Ok(())
             }
+            Event::Setup(step) => self.fold_setup(step),
+            Event::Integration(step) => self.fold_integration(step),
             Event::PhaseStarted { phase, attempt } => self.start_phase(phase, *attempt, ts),
             Event::PhaseSkipped { phase, .. } => self.skip_phase(phase),
             Event::Checked { phase, attempt, check, verdict, reason, findings, usage, .. } => {
@@ -134,7 +136,7 @@ impl Run {
             }
             Event::RollbackBegun(rollback) => self.begin_rollback(rollback),
             Event::RolledBack { change } => self.end_rollback(change.as_ref()),
-            Event::Waiting { phase, attempt, call, change, evidence, question } => {
+            Event::Waiting { phase, attempt, change, evidence, question, waits_for } => {
                 let position = self.running_attempt(phase, *attempt)?;
                 if !self.index.at_work.contains(&position) {
                     return Err(format!("phase `{phase}` has no work in progress"));
@@ -142,8 +144,13 @@ impl Run {
                 // The work is repeated after the answer and reports its usage then.
                 self.finish_work(position, Usage::default());
                 let (evidence, question) = (Arc::new(evidence.clone()), question.clone());
-                let waiting = WaitingCall { call: *call, evidence, question };
-                self.change(position, |state| state.waiting = Some(waiting));
+                let waits_for = *waits_for;
+                self.change(position, |state| {
+                    if matches!(waits_for, WaitsFor::Agent { .. }) {
+                        state.unavailable = state.unavailable.saturating_add(1);
+                    }
+                    state.waiting = Some(Waiting { waits_for, evidence, question });
+                });
                 self.set_change(change.as_ref());
                 Ok(())
             }
@@ -293,6 +300,9 @@ impl Run {
     /// Returns the index of a phase that may be started or skipped now, and whether its condition is met.
     fn startable(&self, phase: &str) -> Result<(usize, bool), String> {
         let position = self.phase_index(phase)?;
+        if self.needs_setup() {
+            return Err("the work tree is not ready".to_owned());
+        }
         if !self.index.ready.contains(&position) || !self.index.stops.is_empty() {
             return Err(format!("phase `{phase}` is not ready to start"));
         }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::consensus::{APPROVED, REJECTED};
 use super::index::needs_confirmation;
-use super::payload::{HoldRequest, PhaseResult, Revocation, Usage, VoteDecision};
+use super::payload::{HoldRequest, PhaseResult, Revocation, Usage, VoteDecision, WaitsFor};
 use super::plan::{BudgetedResource, Doer, Effect, Trigger};
 use super::state::{AttemptStage, Hold, JudgedBy, PhaseStatus, Resolution, Run};
 use crate::{Digest, Timestamp};
@@ -86,11 +86,13 @@ impl Run {
     fn has_cause(&self, position: usize, held: &HoldRequest) -> bool {
         let Some((phase, state)) = self.phase(position) else { return false };
         let running = state.status == PhaseStatus::Running && state.pending_verdict.is_none();
+        let waiting = state.waiting.as_ref().map(|waiting| waiting.waits_for);
         let mut approvals = self.plan().map_or(1, |plan| plan.hold.approvals);
         let mut rejections = 1;
         let cause = match held.trigger {
             Trigger::RestartRequested => true,
             Trigger::RolledBack => self.paused,
+            Trigger::SetupFailed => self.setup.failure.is_some(),
             Trigger::MergeConflict => running && state.branch.conflict.is_some(),
             Trigger::ConsensusRequested => {
                 let asked = self.ask_reviewers(position, phase, state);
@@ -101,12 +103,17 @@ impl Run {
                     && asked.reviewers == held.reviewers
             }
             Trigger::BudgetExhausted => {
+                let waits_for = held.resource.map(|resource| WaitsFor::Budget { resource });
                 held.resource.is_some_and(|resource| self.limit(resource).is_some())
-                    && self.index.stops.is_empty()
+                    && (self.index.stops.is_empty() || (running && waits_for == waiting))
             }
             Trigger::CallApproval => {
-                let waiting = state.waiting.as_ref().map(|waiting| waiting.call);
-                running && waiting.is_some() && waiting == held.call
+                let waits_for = held.call.map(|call| WaitsFor::Call { call });
+                running && waits_for.is_some() && waits_for == waiting
+            }
+            Trigger::AgentUnavailable => {
+                approvals = 1;
+                running && matches!(waiting, Some(WaitsFor::Agent { .. }))
             }
             Trigger::PersonRequested => match &phase.doer {
                 Doer::Person { approvals: people, .. } => {
@@ -147,13 +154,15 @@ impl Run {
         let hold = self.hold.take().ok_or("the run is not on hold")?;
         let held = &hold.held;
         let decision = match hold.resolution() {
+            // Whether an agent can be reached is not for a person to decide.
+            Resolution::Open if held.trigger == Trigger::AgentUnavailable => VoteDecision::Approved,
             Resolution::Open => return Err("the hold has not been answered".to_owned()),
             Resolution::Approved => VoteDecision::Approved,
             Resolution::Rejected if self.rejection_is_a_verdict(held) => VoteDecision::Rejected,
             Resolution::Rejected => return Err("the hold was rejected".to_owned()),
         };
         let position = self.phase_index(&held.phase)?;
-        if decision == VoteDecision::Approved {
+        if decision == VoteDecision::Approved && held.trigger != Trigger::AgentUnavailable {
             self.set_reviewed(held.change.as_ref());
         }
         match held.trigger {
@@ -161,6 +170,7 @@ impl Run {
                 if let Some(resource) = held.resource {
                     self.grant(position, resource);
                 }
+                self.change(position, |state| state.waiting = None);
             }
             Trigger::PersonRequested => {
                 self.person_answered(position, &hold, decision);
@@ -173,7 +183,10 @@ impl Run {
             }
             Trigger::MergeConflict => self.conflict_resolved(position),
             Trigger::RolledBack => self.paused = false,
-            Trigger::CallApproval => self.change(position, |state| state.waiting = None),
+            Trigger::AgentUnavailable | Trigger::CallApproval => {
+                self.change(position, |state| state.waiting = None);
+            }
+            Trigger::SetupFailed => self.repeat_setup(),
             // A hold with another cause follows by itself.
             Trigger::RestartRequested => {}
             Trigger::UncertainEffect => self.change(position, |state| state.uncertain = false),
@@ -234,5 +247,17 @@ impl Run {
                 .and_then(|position| self.phase(position))
                 .and_then(|(phase, _)| phase.gate.as_ref())
                 .is_some_and(|gate| gate.verdicts.contains_key(REJECTED))
+    }
+
+    /// When the run goes on by itself: it waits for an agent that could not be reached, and the time of the next
+    /// try is known.
+    #[must_use]
+    pub fn due(&self) -> Option<Timestamp> {
+        let hold = self.hold.as_ref().filter(|hold| hold.resolution() != Resolution::Rejected)?;
+        let (_, state) = self.phase(self.position(&hold.held.phase)?)?;
+        match state.waiting.as_ref()?.waits_for {
+            WaitsFor::Agent { until } if state.unavailable <= self.plan()?.hold.retries => until,
+            WaitsFor::Agent { .. } | WaitsFor::Budget { .. } | WaitsFor::Call { .. } => None,
+        }
     }
 }

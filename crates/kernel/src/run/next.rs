@@ -6,11 +6,11 @@ use super::checkpoint::checkpoint_name;
 use super::consensus::next_agent;
 use super::event::Event;
 use super::index::needs_confirmation;
-use super::payload::HoldRequest;
+use super::payload::{HoldRequest, WaitsFor};
 use super::plan::{
     BudgetedResource, Concurrency, Doer, Phase, PhaseCondition, RunOutcome, Trigger,
 };
-use super::state::{AttemptStage, PhaseState, PhaseStatus, Run, WaitingCall};
+use super::state::{AttemptStage, PhaseState, PhaseStatus, Run, Waiting};
 use crate::{State, Timestamp};
 
 /// The next step of a run.
@@ -58,6 +58,8 @@ pub enum Work {
     },
     /// Restore the workspace for a rollback.
     Restore,
+    /// Make the work tree of the run ready.
+    Setup,
     /// Perform the work of the phase.
     Do {
         /// The index of the phase in the plan.
@@ -100,6 +102,9 @@ impl Run {
         }
         if self.paused {
             return record(self.rollback_hold());
+        }
+        if let Some(next) = self.next_of_setup() {
+            return next;
         }
         let idle = self.index.at_work.is_empty();
         // Work in progress is completed before the run goes on hold, goes back or ends.
@@ -151,10 +156,22 @@ impl Run {
     }
 
     fn hold_at(&self, position: usize, phase: &Phase, state: &PhaseState) -> HoldRequest {
-        if let Some(WaitingCall { call, evidence, question }) = &state.waiting {
-            let mut held = self.held(position, Trigger::CallApproval, question.clone());
-            held.call = Some(*call);
+        if let Some(Waiting { waits_for, evidence, question }) = &state.waiting {
+            let (trigger, call) = match waits_for {
+                WaitsFor::Call { call } => (Trigger::CallApproval, Some(*call)),
+                WaitsFor::Agent { .. } => (Trigger::AgentUnavailable, None),
+                WaitsFor::Budget { resource } => {
+                    return self.budget_request(position, *resource, state.attempt);
+                }
+            };
+            let mut held = self.held(position, trigger, question.clone());
+            held.call = call;
             held.evidence = Value::clone(evidence);
+            if trigger == Trigger::AgentUnavailable {
+                // Nobody is late: the run waits for the agent, not for a person.
+                held.approvals = 1;
+                held.expires_at = None;
+            }
             return held;
         }
         if let Some(conflict) = &state.branch.conflict {
@@ -302,6 +319,15 @@ impl Run {
     }
 
     fn budget_hold(&self, position: usize, resource: BudgetedResource, attempt: u32) -> Event {
+        Event::Held(Box::new(self.budget_request(position, resource, attempt)))
+    }
+
+    fn budget_request(
+        &self,
+        position: usize,
+        resource: BudgetedResource,
+        attempt: u32,
+    ) -> HoldRequest {
         let limit = self.limit(resource).unwrap_or_default();
         let used = match resource {
             BudgetedResource::Attempts => u64::from(attempt),
@@ -317,7 +343,7 @@ impl Run {
         let mut held = self.held(position, Trigger::BudgetExhausted, question);
         held.resource = Some(resource);
         held.evidence = json!({"used": used, "limit": limit});
-        Event::Held(Box::new(held))
+        held
     }
 
     /// The end of a run in which no phase is left.

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::governance::GovernanceResult;
 use super::plan::{BudgetedResource, Plan, Trigger};
+use super::setup::Setup;
 use crate::artifact::{Edit, NamedFile};
 use crate::entry::present;
 use crate::{Digest, Head, Signed, State, Statement, Timestamp, TraceId, is_same_name};
@@ -32,6 +33,9 @@ pub struct Started {
     pub policy_hash: Digest,
     /// The name of the run.
     pub run_id: String,
+    /// What makes the work tree of the run ready, if anything has to.
+    #[serde(deserialize_with = "present")]
+    pub setup: Option<Setup>,
     /// The task.
     pub task: Value,
     /// The path of the run's separate work tree, relative to the project, if it has one.
@@ -101,6 +105,28 @@ pub struct CallRecord {
     pub tool: String,
     /// The trace of the call.
     pub trace_id: TraceId,
+}
+
+/// What an attempt waits for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "what", rename_all = "snake_case", deny_unknown_fields)]
+pub enum WaitsFor {
+    /// A person's answer to a call.
+    Call {
+        /// The call.
+        call: TraceId,
+    },
+    /// A person who grants more of a resource that is used up.
+    Budget {
+        /// The resource.
+        resource: BudgetedResource,
+    },
+    /// An agent that could not be reached.
+    Agent {
+        /// When it can be tried again, if that is known.
+        #[serde(deserialize_with = "present")]
+        until: Option<Timestamp>,
+    },
 }
 
 /// The change of the workspace since the start of the run.

@@ -138,13 +138,15 @@ pub struct HoldRule {
     pub approvals: u32,
     /// The time after which an unanswered hold expires, in milliseconds.
     pub expires_ms: Option<u64>,
+    /// How often an attempt whose agent could not be reached goes on by itself.
+    pub retries: u32,
     /// Whether the person who started the run counts where several must approve.
     pub starter_counts: bool,
 }
 
 impl Default for HoldRule {
     fn default() -> Self {
-        Self { approvals: 1, expires_ms: None, starter_counts: false }
+        Self { approvals: 1, expires_ms: None, retries: 3, starter_counts: false }
     }
 }
 
@@ -362,6 +364,8 @@ pub enum Effect {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Trigger {
+    /// No runner could reach its agent; the attempt goes on later.
+    AgentUnavailable,
     /// A budget is exhausted.
     BudgetExhausted,
     /// A tool call of a phase waits for a person.
@@ -378,6 +382,8 @@ pub enum Trigger {
     RestartRequested,
     /// A person rolled back the run and decides when it continues.
     RolledBack,
+    /// The work tree of the run could not be made ready.
+    SetupFailed,
     /// It is unknown whether an interrupted phase took effect.
     UncertainEffect,
     /// A rule must be waived.
@@ -386,7 +392,8 @@ pub enum Trigger {
 
 impl Trigger {
     /// All variants.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 12] = [
+        Self::AgentUnavailable,
         Self::BudgetExhausted,
         Self::CallApproval,
         Self::ConsensusRequested,
@@ -395,6 +402,7 @@ impl Trigger {
         Self::PersonRequested,
         Self::RestartRequested,
         Self::RolledBack,
+        Self::SetupFailed,
         Self::UncertainEffect,
         Self::WaiverRequested,
     ];
@@ -403,6 +411,7 @@ impl Trigger {
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
+            Self::AgentUnavailable => "AGENT_UNAVAILABLE",
             Self::BudgetExhausted => "BUDGET_EXHAUSTED",
             Self::CallApproval => "CALL_APPROVAL",
             Self::ConsensusRequested => "CONSENSUS_REQUESTED",
@@ -411,6 +420,7 @@ impl Trigger {
             Self::PersonRequested => "PERSON_REQUESTED",
             Self::RestartRequested => "RESTART_REQUESTED",
             Self::RolledBack => "ROLLED_BACK",
+            Self::SetupFailed => "SETUP_FAILED",
             Self::UncertainEffect => "UNCERTAIN_EFFECT",
             Self::WaiverRequested => "WAIVER_REQUESTED",
         }
@@ -461,6 +471,24 @@ impl Plan {
             | Doer::Consensus { .. }
             | Doer::Command { .. }
             | Doer::Person { .. } => None,
+        })
+    }
+
+    /// The names of all agents: of phases, checks and reviewers.
+    pub fn agents(&self) -> impl Iterator<Item = &str> {
+        let doers = self
+            .phases
+            .iter()
+            .flat_map(|phase| phase.checks.iter().map(|check| &check.doer).chain([&phase.doer]));
+        doers.flat_map(|doer| -> Vec<&str> {
+            match doer {
+                Doer::Agent { agent, .. } => vec![agent],
+                Doer::Consensus { reviewers, .. } => {
+                    let agent = |reviewer: &'_ Reviewer| matches!(reviewer, Reviewer::Agent { .. });
+                    reviewers.iter().filter(|one| agent(one)).map(Reviewer::name).collect()
+                }
+                Doer::Builtin { .. } | Doer::Command { .. } | Doer::Person { .. } => Vec::new(),
+            }
         })
     }
 

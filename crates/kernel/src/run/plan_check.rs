@@ -125,13 +125,15 @@ impl Graph {
                 (_, Trigger::EscalationRequested | Trigger::WaiverRequested) => Ok(()),
                 (
                     _,
-                    Trigger::BudgetExhausted
+                    Trigger::AgentUnavailable
+                    | Trigger::BudgetExhausted
                     | Trigger::CallApproval
                     | Trigger::ConsensusRequested
                     | Trigger::MergeConflict
                     | Trigger::PersonRequested
                     | Trigger::RestartRequested
                     | Trigger::RolledBack
+                    | Trigger::SetupFailed
                     | Trigger::UncertainEffect,
                 ) => Err(format!(
                     "a verdict cannot cause a hold with the trigger {}",

@@ -10,9 +10,13 @@ use super::checkpoint::{CheckpointRecord, CheckpointSide, DueCheckpoint, Rollbac
 use super::consensus::Review;
 use super::event::NoteKind;
 use super::index::Index;
-use super::payload::{Change, HoldRequest, PhaseResult, Started, Usage, Vote, VoteDecision};
+use super::integration::IntegrationState;
+use super::payload::{
+    Change, HoldRequest, PhaseResult, Started, Usage, Vote, VoteDecision, WaitsFor,
+};
 use super::plan::{BudgetedResource, Effect, FAILED, Phase, Plan, RunOutcome};
 use super::rollback::History;
+use super::setup::SetupState;
 use crate::{Digest, Head, Timestamp, TraceId, is_same_name};
 
 /// The status of a phase.
@@ -100,8 +104,10 @@ pub struct PhaseState {
     pub done: Option<Arc<PhaseResult>>,
     /// The findings of the check or gate that sent the run back to this phase.
     pub findings: Value,
-    /// A call of this phase on hold.
-    pub waiting: Option<WaitingCall>,
+    /// What the attempt waits for.
+    pub waiting: Option<Waiting>,
+    /// How often the agent of the attempt could not be reached.
+    pub unavailable: u32,
     /// The open invocation.
     pub open_invocation: Option<u64>,
     /// Whether the process died while an invocation was open, which was neither started again nor
@@ -131,12 +137,12 @@ impl PhaseState {
     }
 }
 
-/// A call on hold.
+/// The reason why an attempt waits.
 #[derive(Clone, Debug, PartialEq)]
-pub struct WaitingCall {
-    /// The call.
-    pub call: TraceId,
-    /// What the person should see of it.
+pub struct Waiting {
+    /// What it waits for.
+    pub waits_for: WaitsFor,
+    /// What the person should see.
     pub evidence: Arc<Value>,
     /// The question to the person.
     pub question: String,
@@ -308,8 +314,12 @@ pub struct Run {
     pub commit_at: Option<Timestamp>,
     /// The notes of executors, oldest first.
     pub notes: Vec<RecordedNote>,
+    /// How far the work tree of the run is made ready.
+    pub setup: SetupState,
     /// The end of the run.
     pub ended: Option<Ended>,
+    /// The merge of the run's branch after its end.
+    pub integration: IntegrationState,
     /// The checkpoints, oldest first.
     pub checkpoints: Vec<CheckpointRecord>,
     /// The last stored tree of the workspace.
@@ -358,7 +368,9 @@ impl Run {
             commit: None,
             commit_at: None,
             notes: Vec::new(),
+            setup: SetupState::default(),
             ended: None,
+            integration: IntegrationState::default(),
             checkpoints: Vec::new(),
             tree: None,
             last_rollback: None,

@@ -6,7 +6,7 @@ use serde_json::json;
 use windlass_kernel::run::plan::Plan;
 use windlass_kernel::run::{
     Change, Event, Next, PhaseResult, Resolution, Revocation, Run, RunEvent, Usage, VoteDecision,
-    Work,
+    WaitsFor, Work,
 };
 use windlass_kernel::{
     ArtifactId, ArtifactType, ChainError, Digest, Draft, Entry, Head, State, Timestamp, TraceId,
@@ -241,6 +241,7 @@ impl Script {
                 return lab.merge(phase, matches!(act, Some(Act::Conflict)));
             }
             Work::Restore => return lab.record(Event::RolledBack { change: None }),
+            Work::Setup => unreachable!("no plan of these tests has a setup"),
         };
         let (phase, state) = lab.run.phase(at).unwrap();
         assert_eq!(state.attempt, attempt);
@@ -257,15 +258,15 @@ impl Script {
         lab.now += self.work_ms;
         let verdict = match &act {
             Some(Act::Wait) => {
-                let call = TraceId(id(7));
+                let waits_for = WaitsFor::Call { call: TraceId(id(7)) };
                 let question = "may it?".into();
                 return lab.record(Event::Waiting {
                     phase: name,
                     attempt,
-                    call,
                     change: None,
                     evidence: serde_json::Value::Null,
                     question,
+                    waits_for,
                 });
             }
             Some(Act::Die) => return die(lab, &name, attempt),

@@ -2,10 +2,12 @@
 
 use windlass_kernel::run::VoteDecision::{Approved, Rejected};
 use windlass_kernel::run::plan::{Effect, HoldRule, Plan, Trigger};
-use windlass_kernel::run::{Event, Next, Vote};
+use windlass_kernel::run::{Change, Event, Next, Revocation, Vote, WaitsFor, Work};
 use windlass_kernel::{Digest, Timestamp};
 
-use crate::harness::{Act, Lab, Script, ended};
+use windlass_testkit::people;
+
+use crate::harness::{Act, Lab, Script, done, ended};
 use crate::plans::{gate, hold, person, phase, redo, serial, spine, with};
 
 fn sign_off(approvals: u32) -> Plan {
@@ -123,7 +125,7 @@ fn a_hold_shows_the_digest_of_its_event() {
 
 #[test]
 fn an_unanswered_hold_expires() {
-    let rule = HoldRule { approvals: 1, expires_ms: Some(5000), starter_counts: false };
+    let rule = HoldRule { approvals: 1, expires_ms: Some(5000), retries: 3, starter_counts: false };
     let mut lab = held(with(sign_off(2), |plan| plan.hold = rule));
     let hold = lab.run.hold.clone().unwrap();
     // Time has already passed; set the clock back to the hold.
@@ -206,4 +208,98 @@ fn a_waiver_is_a_separate_trigger() {
     let plan = serial(vec![with(phase("a", &[]), |phase| phase.gate = gate(&[("w", effect)]))]);
     let told = Script::new().at("a", 1, Act::Say("w")).walk(&mut Lab::new(plan));
     assert_eq!(told.last().unwrap(), "held 1 WAIVER_REQUESTED at a for 3");
+}
+
+/// An attempt of phase `a` whose agent cannot be reached until a time.
+fn unavailable(lab: &mut Lab, until: Option<Timestamp>) {
+    lab.record(Event::Waiting {
+        phase: "a".into(),
+        attempt: 1,
+        change: None,
+        evidence: serde_json::Value::Null,
+        question: "the agent cannot be reached".into(),
+        waits_for: WaitsFor::Agent { until },
+    });
+    let Next::Record(held) = lab.run.next() else { panic!("no hold") };
+    lab.record(*held);
+}
+
+#[test]
+fn a_run_whose_agent_cannot_be_reached_goes_on_without_an_answer() {
+    let rule = HoldRule { approvals: 2, expires_ms: Some(5000), retries: 2, starter_counts: false };
+    let mut lab = Lab::new(with(sign_off(1), |plan| plan.hold = rule));
+    lab.record(Event::Begun {});
+    lab.record(Event::PhaseStarted { phase: "a".into(), attempt: 1 });
+    let until = Timestamp::from_unix_ms(1_800_000_000_000).unwrap();
+    for time in 1..=3 {
+        unavailable(&mut lab, Some(until));
+        let hold = lab.run.hold.clone().unwrap();
+        assert_eq!(hold.held.trigger, Trigger::AgentUnavailable);
+        // It waits for no person, so nobody can be late or missing.
+        assert_eq!((hold.held.approvals, hold.held.expires_at), (1, None));
+        // By itself it goes on only as often as the loop says.
+        assert_eq!(lab.run.due(), (time <= 2).then_some(until), "{time}");
+        lab.record(Event::Resumed { by: "ann".into() });
+        lab.record(Event::Continued {});
+        assert_eq!(lab.run.due(), None);
+        // The same attempt goes on.
+        assert_eq!(lab.run.next(), Next::Perform(vec![Work::Do { phase: 0, attempt: 1 }]));
+    }
+    unavailable(&mut lab, None);
+    assert_eq!(lab.run.due(), None);
+    // Nothing that was changed counts as reviewed by a person.
+    assert_eq!(lab.run.reviewed, None);
+    lab.record(lab.vote("ann", Rejected));
+    assert!(lab.takes(&Event::Resumed { by: "ann".into() }).is_err());
+}
+
+#[test]
+fn a_withdrawal_counts_only_for_the_hold_that_was_shown() {
+    let mut lab = held(with(sign_off(2), |_| {}));
+    lab.record(lab.vote("ann", Approved));
+    let other = Digest::of(b"another hold");
+    let reason = "a mistake".to_owned();
+    let statement = Revocation::statement(&lab.run.head, &reason, other);
+    let by = people::signed("ann", &statement);
+    let event = Event::Revoked(Box::new(Revocation { by, reason, shown: other }));
+    assert!(lab.takes(&event).unwrap_err().contains("another hold"));
+    assert!(lab.takes(&lab.revoke("ann")).is_ok());
+}
+
+#[test]
+fn a_rejection_reviews_nothing() {
+    // Who rejects the work as it is now does not let it be committed.
+    for (decision, reviews) in [(Approved, true), (Rejected, false)] {
+        let verdicts = [("approved", Effect::Continue), ("rejected", redo("a", 2, Effect::Block))];
+        let mut lab = Lab::new(with(sign_off(1), |plan| plan.phases[1].gate = gate(&verdicts)));
+        let mut held = loop {
+            match lab.run.next() {
+                Next::Record(event) if matches!(*event, Event::Held(_)) => break *event,
+                Next::Record(event) => lab.record(*event),
+                Next::Perform(_) => {
+                    lab.record(Event::PhaseDone {
+                        phase: "a".into(),
+                        attempt: 1,
+                        done: Box::new(done(serde_json::json!({}))),
+                    });
+                }
+                other => panic!("{other:?}"),
+            }
+        };
+        let reviewed = lab.run.reviewed.clone();
+        let now = Change {
+            diff_digest: Digest::of(b"diff"),
+            files: vec!["a.txt".into()],
+            lines: 1,
+            tree: "c0ffee".into(),
+        };
+        if let Event::Held(held) = &mut held {
+            held.change = Some(now);
+        }
+        lab.record(held);
+        lab.record(lab.vote("ann", decision));
+        lab.record(Event::Resumed { by: "ann".into() });
+        let expected = if reviews { Some("c0ffee".to_owned()) } else { reviewed };
+        assert_eq!(lab.run.reviewed, expected);
+    }
 }

@@ -34,5 +34,6 @@ mod restarts;
 mod ride;
 mod rollback_rules;
 mod rollbacks;
+mod setups;
 mod table;
 mod tell;

@@ -149,6 +149,8 @@ impl Model {
             | Event::MergePrepared { .. }
             | Event::Merged { .. }
             | Event::Conflicted { .. }
+            | Event::Setup(_)
+            | Event::Integration(_)
             | Event::Noted { .. } => {}
         }
         self.always(before, &plan, lab, matches!(event, Event::RolledBack { .. }));
@@ -225,7 +227,8 @@ impl Model {
 
     fn resumed(&mut self, before: &Run, after: &Run) {
         let (held, people, over) = self.hold.take().unwrap();
-        assert!(over, "taken up before it was answered");
+        let waits_for_agent = held.trigger == Trigger::AgentUnavailable;
+        assert!(over || waits_for_agent, "taken up before it was answered");
         let at = before.position(&held.phase).unwrap();
         let attempt = before.phases[at].attempt;
         let phase = held.phase.clone();
@@ -253,10 +256,12 @@ impl Model {
                 self.approved.insert((phase, attempt));
             }
             Trigger::ConsensusRequested => self.agreed(after, &phase, attempt),
-            Trigger::BudgetExhausted
+            Trigger::AgentUnavailable
+            | Trigger::BudgetExhausted
             | Trigger::CallApproval
             | Trigger::MergeConflict
             | Trigger::RolledBack
+            | Trigger::SetupFailed
             | Trigger::RestartRequested
             | Trigger::UncertainEffect => {}
         }

@@ -109,6 +109,7 @@ pub fn random_plan(bytes: &[u8]) -> Plan {
     plan.hold = HoldRule {
         approvals: 1 + u32::from(choices.chance(3)),
         expires_ms: None,
+        retries: 3,
         starter_counts: choices.chance(2),
     };
     plan

@@ -4,7 +4,7 @@ use serde_json::json;
 use windlass_kernel::run::plan::{
     BudgetedResource, CheckTiming, Effect, PHASES_MAX, PhaseCondition, Plan, RunOutcome, Trigger,
 };
-use windlass_kernel::run::{Event, HoldRequest, Next, PhaseResult, Usage};
+use windlass_kernel::run::{Event, HoldRequest, Next, PhaseResult, Usage, WaitsFor};
 
 use crate::harness::{Act, Lab, Script, done, invoke, started};
 use crate::plans::{
@@ -148,10 +148,10 @@ fn a_person_phase_and_a_call_on_hold_are_not_ended_by_work() {
     let waiting = Event::Waiting {
         phase: "a".into(),
         attempt: 1,
-        call,
         change: None,
         evidence: serde_json::Value::Null,
         question: "q".into(),
+        waits_for: WaitsFor::Call { call },
     };
     lab.record(waiting.clone());
     refused(&lab, &waiting, "no work in progress");

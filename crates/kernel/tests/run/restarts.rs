@@ -3,7 +3,7 @@
 use serde_json::json;
 use windlass_kernel::run::VoteDecision::{Approved, Rejected};
 use windlass_kernel::run::plan::{CheckTiming, Doer, Effect, Plan};
-use windlass_kernel::run::{Event, Next, Work};
+use windlass_kernel::run::{Event, Next, WaitsFor, Work};
 
 use crate::harness::{Act, Lab, Script, done, ended, invoke};
 use crate::plans::{agent, builtin, check, command, diamond, person, phase, serial, with};
@@ -134,10 +134,10 @@ fn a_call_on_hold_stays_on_hold_after_a_restart() {
     lab.record(Event::Waiting {
         phase: "a".into(),
         attempt: 1,
-        call,
         change: None,
         evidence: serde_json::Value::Null,
         question: "q".into(),
+        waits_for: WaitsFor::Call { call },
     });
     lab.record(lab.run.restart_hold());
     let told = Script::new().votes(&[("ann", Approved), ("bob", Approved)]).walk(&mut lab);

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 use windlass_kernel::run::plan::{BudgetedResource, Effect, PhaseCondition, RunOutcome};
-use windlass_kernel::run::{Event, InvocationResult, Next, NoteKind, Usage, VoteDecision};
+use windlass_kernel::run::{
+    Event, Integration, IntegrationStep, InvocationResult, MergeStrategy, Next, NoteKind,
+    SetupStep, Usage, VoteDecision, WaitsFor,
+};
 use windlass_kernel::{Digest, Head, State};
 
 use crate::harness::{Lab, done, invoke, started};
@@ -76,6 +79,10 @@ pub fn scenes() -> Vec<(Lab, Event)> {
     vec![
         (Lab::empty(), started(spine())),
         (Lab::new(spine()), Event::Begun {}),
+        (
+            crate::setups::begun(),
+            Event::Setup(Box::new(SetupStep::Started { attempt, files: Vec::new() })),
+        ),
         (running(|_| {}), Event::PhaseStarted { phase: name(), attempt }),
         (
             running(|plan| plan.phases[0].when = PhaseCondition::Intervention),
@@ -121,10 +128,10 @@ pub fn scenes() -> Vec<(Lab, Event)> {
             Event::Waiting {
                 phase: name(),
                 attempt,
-                call,
                 change: None,
                 evidence: serde_json::Value::Null,
                 question: "q".into(),
+                waits_for: WaitsFor::Call { call },
             },
         ),
         (judged.clone(), next(&judged)),
@@ -155,6 +162,17 @@ pub fn scenes() -> Vec<(Lab, Event)> {
                 reason: "r".into(),
                 detail: String::new(),
             },
+        ),
+        (
+            crate::setups::passed(),
+            Event::Integration(Box::new(IntegrationStep::Prepared(Box::new(Integration {
+                before: "b".into(),
+                by: by(),
+                commit: "c".into(),
+                into: "main".into(),
+                strategy: MergeStrategy::Merge,
+                tip: "t".into(),
+            })))),
         ),
     ]
 }

@@ -52,6 +52,8 @@ pub fn tell(event: &Event) -> String {
         | Event::Continued {}
         | Event::Restarted { .. }
         | Event::CommitPrepared { .. }
+        | Event::Setup(_)
+        | Event::Integration(_)
         | Event::Noted { .. } => event.kind().to_owned(),
     }
 }

@@ -18,7 +18,7 @@ const MACHINE: &str = include_str!("../../../../vectors/tga/state_transition_vec
 const TEXTS: &str = include_str!("../../../../vectors/canon/canonical_json.json");
 
 /// The digests of the files: a change of the format must also be made here.
-const MACHINE_SHA256: &str = "b72a7c072ec3c175ea50532f2fbc8b712aa59c863f57650fe4270dc53f68dc24";
+const MACHINE_SHA256: &str = "06392fec5bd4bfce75cf9534c75b8215e897588a6801a2c956665973af1a2e0c";
 const TEXTS_SHA256: &str = "83dd52532655f02fe30b6b1348edfd777b26289ebeb1c6a7b920ffee8e1ad64f";
 
 /// The size limit of the reader for rows without one.

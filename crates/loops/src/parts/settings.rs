@@ -9,6 +9,8 @@ use crate::parts::number::{self, SAFE_MAX, Scale};
 
 /// The most approvals that a hold may need.
 const APPROVALS_MAX: u32 = 20;
+/// How often an attempt may go on by itself.
+const RETRIES_MAX: u64 = 1000;
 
 const COST: Scale = Scale { decimals: 6, factor: 1_000_000, max: SAFE_MAX };
 const MINUTES: Scale = Scale { decimals: 3, factor: 60_000, max: SAFE_MAX };
@@ -36,15 +38,20 @@ pub fn approvals(node: &Node) -> Result<u32, Diagnostic> {
 
 pub fn hold(node: Option<&Node>) -> Result<HoldRule, Diagnostic> {
     let Some(node) = node else { return Ok(HoldRule::default()) };
-    let names = ["approvals", "expires_hours", "starter_counts"];
+    let names = ["approvals", "expires_hours", "retries", "starter_counts"];
     let fields = Fields::new(node, "hold", "the rule for holds", &names)?;
     let asked = fields.get("approvals").map(approvals).transpose()?;
     let expires = fields.get("expires_hours");
     let expires = expires.map(|node| number::decimal(node, "expires_hours", HOURS));
+    let retries = fields.get("retries").map(|node| number::whole(node, "retries", 0, RETRIES_MAX));
     let starter = fields.get("starter_counts").map(|node| fields::boolean(node, "starter_counts"));
     Ok(HoldRule {
         approvals: asked.unwrap_or(HoldRule::default().approvals),
         expires_ms: expires.transpose()?,
+        retries: match retries.transpose()? {
+            Some(retries) => u32::try_from(retries).unwrap_or(u32::MAX),
+            None => HoldRule::default().retries,
+        },
         starter_counts: starter.transpose()?.unwrap_or(false),
     })
 }

@@ -352,10 +352,11 @@ pub fn plan() -> impl Strategy<Value = Plan> {
     let ids = btree_set("[a-h][a-z0-9_-]{0,11}", 1..10);
     let names = ids.prop_map(|ids| ids.into_iter().collect::<Vec<_>>()).prop_shuffle();
     let all = vec![Requirement::CleanRepo, Requirement::Repo, Requirement::Single];
-    let hold = (1..=20u32, option::of(1..=SAFE_MAX / 3600), any::<bool>()).prop_map(
-        |(approvals, units, starter_counts)| HoldRule {
+    let hold = (1..=20u32, option::of(1..=SAFE_MAX / 3600), 0..=1000u32, any::<bool>()).prop_map(
+        |(approvals, units, retries, starter_counts)| HoldRule {
             approvals,
             expires_ms: units.map(|u| u * 3600),
+            retries,
             starter_counts,
         },
     );

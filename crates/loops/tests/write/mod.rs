@@ -178,6 +178,7 @@ fn keys(plan: &Plan, phases: &[Value]) -> Vec<(&'static str, Value)> {
     let mut hold = Map::from_iter([("approvals".to_owned(), json!(plan.hold.approvals))]);
     let expires = plan.hold.expires_ms.map(|ms| decimal(ms, 3_600_000, 3));
     hold.extend(expires.map(|expires| ("expires_hours".to_owned(), expires)));
+    hold.insert("retries".to_owned(), json!(plan.hold.retries));
     if plan.hold.starter_counts {
         hold.insert("starter_counts".to_owned(), json!(true));
     }

@@ -1,12 +1,13 @@
 //! Matches a command with globs.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use windlass_text::Glob;
+use windlass_text::{Glob, GlobText};
 
 use super::path::PathFact;
 use crate::Verdict;
-use crate::shell::{NUMBER, Simple, UNKNOWN, Word};
+use crate::shell::{NUMBER, Simple, UNKNOWN, Word, word};
 
 /// Folders whose programs can be trusted to be what their names say.
 const SYSTEM_FOLDERS: &[&str] =
@@ -42,27 +43,28 @@ pub(crate) struct CommandFacts {
     /// Whether exactly this command would certainly run.
     pub certain: bool,
     /// The spellings that allow rules are matched with.
-    narrow: Vec<Vec<char>>,
+    narrow: Vec<GlobText>,
     /// The spellings that stricter rules are matched with.
-    wide: Vec<Vec<char>>,
+    wide: Vec<GlobText>,
     /// Its words as paths.
     pub paths: Vec<PathFact>,
 }
 
 impl CommandFacts {
     pub fn new(simple: &Simple, paths: Vec<PathFact>) -> Self {
-        let words: Vec<&str> = simple.words.iter().map(|word| word.text.as_str()).collect();
+        let escaped: Vec<Cow<'_, str>> = simple.words.iter().map(escaped).collect();
+        let words: Vec<&str> = escaped.iter().map(AsRef::as_ref).collect();
         Self {
-            shown: printable(&words.join(" ")),
+            shown: printable(&word::join(&simple.words)),
             certain: simple.certain,
-            narrow: narrow(&simple.words),
-            wide: wide(&escaped(&simple.words)),
+            narrow: narrow(&words),
+            wide: wide(&words),
             paths,
         }
     }
 
     /// The spellings that certainly mean this command.
-    pub fn spellings(&self) -> Vec<Vec<char>> {
+    pub fn spellings(&self) -> Vec<GlobText> {
         self.narrow.clone()
     }
 
@@ -89,41 +91,50 @@ pub(super) fn printable(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
-/// The words with blanks inside them replaced: a blank in a glob separates words.
-fn escaped(words: &[Word]) -> Vec<String> {
-    let escape = |word: &Word| word.text.replace(char::is_whitespace, &INNER_BLANK.to_string());
-    words.iter().map(escape).collect()
+/// A word with the blanks inside it replaced: a blank in a glob separates words.
+fn escaped(word: &Word) -> Cow<'_, str> {
+    if word.text.contains(char::is_whitespace) {
+        Cow::Owned(word.text.replace(char::is_whitespace, &INNER_BLANK.to_string()))
+    } else {
+        Cow::Borrowed(&word.text)
+    }
 }
 
-fn narrow(words: &[Word]) -> Vec<Vec<char>> {
-    let mut texts: Vec<String> = escaped(words);
-    if let Some(name) = texts.first_mut()
+fn narrow(words: &[&str]) -> Vec<GlobText> {
+    let mut words = words.to_vec();
+    if let Some(name) = words.first_mut()
         && let Some((folder, base)) = name.rsplit_once('/')
         && SYSTEM_FOLDERS.contains(&folder)
     {
-        *name = base.to_owned();
+        *name = base;
     }
-    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-    let mut spellings = BTreeSet::from([texts.join(" ")]);
-    spellings.insert(without_own_options(&texts).join(" "));
-    spellings.into_iter().map(|text| text.chars().collect()).collect()
+    let mut spellings = BTreeSet::from([words.join(" ")]);
+    if let Some(words) = without_own_options(&words) {
+        spellings.insert(words.join(" "));
+    }
+    spellings.iter().map(|text| GlobText::new(text)).collect()
 }
 
-fn wide(words: &[String]) -> Vec<Vec<char>> {
-    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+fn wide(words: &[&str]) -> Vec<GlobText> {
     let Some((name, rest)) = words.split_first() else { return Vec::new() };
     let base = name.rsplit('/').next().unwrap_or_default().to_lowercase();
     let mut spellings = BTreeSet::new();
-    for name in [*name, &base] {
+    let other_name = (base != **name).then_some(base.as_str());
+    for name in std::iter::once(*name).chain(other_name) {
         let plain: Vec<&str> = std::iter::once(name).chain(rest.iter().copied()).collect();
-        for words in [plain.clone(), without_own_options(&plain)] {
-            spellings.insert(words.join(" "));
-            spellings.insert(without_separator(&words).join(" "));
-            spellings.insert(split_clusters(&words).join(" "));
-            spellings.insert(split_clusters(&without_separator(&words)).join(" "));
+        let shorter = without_own_options(&plain);
+        for words in std::iter::once(plain).chain(shorter) {
+            // A long command is copied for those spellings alone that differ.
+            let bare = words.contains(&"--").then(|| without_separator(&words));
+            for words in std::iter::once(words).chain(bare) {
+                if words.iter().any(|word| cluster(word).is_some()) {
+                    spellings.insert(split_clusters(&words).join(" "));
+                }
+                spellings.insert(words.join(" "));
+            }
         }
     }
-    spellings.into_iter().map(|text| text.chars().collect()).collect()
+    spellings.iter().map(|text| GlobText::new(text)).collect()
 }
 
 /// Removes `--`, which ends the options.
@@ -131,12 +142,11 @@ fn without_separator<'a>(words: &[&'a str]) -> Vec<&'a str> {
     words.iter().copied().filter(|word| *word != "--").collect()
 }
 
-/// Removes options between the name of a tool and its subcommand: `git -C . push`.
-fn without_own_options<'a>(words: &[&'a str]) -> Vec<&'a str> {
-    let Some((name, mut rest)) = words.split_first() else { return Vec::new() };
-    let Some((_, with_value)) = SUBCOMMAND_TOOLS.iter().find(|(tool, _)| tool == name) else {
-        return words.to_vec();
-    };
+/// Removes options between the name of a tool and its subcommand: `git -C . push`; `None` if there are none.
+fn without_own_options<'a>(words: &[&'a str]) -> Option<Vec<&'a str>> {
+    let (name, behind) = words.split_first()?;
+    let (_, with_value) = SUBCOMMAND_TOOLS.iter().find(|(tool, _)| tool == name)?;
+    let mut rest = behind;
     while let Some((word, tail)) = rest.split_first() {
         let toolchain = *name == "cargo" && word.starts_with('+');
         if !word.starts_with('-') && !toolchain {
@@ -145,22 +155,26 @@ fn without_own_options<'a>(words: &[&'a str]) -> Vec<&'a str> {
         let takes_value = with_value.contains(word);
         rest = if takes_value { tail.get(1..).unwrap_or_default() } else { tail };
     }
-    std::iter::once(*name).chain(rest.iter().copied()).collect()
+    (rest.len() < behind.len())
+        .then(|| std::iter::once(*name).chain(rest.iter().copied()).collect())
+}
+
+/// The letters of a cluster of short options.
+fn cluster(word: &str) -> Option<&str> {
+    word.strip_prefix('-').filter(|letters| {
+        letters.len() > 1
+            && letters.len() <= 16
+            && letters.chars().all(|char| char.is_ascii_alphanumeric())
+    })
 }
 
 /// Splits clusters of short options: `-fu` becomes `-f -u`.
 fn split_clusters(words: &[&str]) -> Vec<String> {
     let mut texts = Vec::new();
     for word in words {
-        match word.strip_prefix('-') {
-            Some(letters)
-                if letters.len() > 1
-                    && letters.len() <= 16
-                    && letters.chars().all(|char| char.is_ascii_alphanumeric()) =>
-            {
-                texts.extend(letters.chars().map(|letter| format!("-{letter}")));
-            }
-            Some(_) | None => texts.push((*word).to_owned()),
+        match cluster(word) {
+            Some(letters) => texts.extend(letters.chars().map(|letter| format!("-{letter}"))),
+            None => texts.push((*word).to_owned()),
         }
     }
     texts

@@ -168,8 +168,9 @@ fn only_reads(words: &[Word]) -> bool {
     words.iter().enumerate().filter(|(_, word)| is_find_action(&word.text)).all(|(at, action)| {
         let started = words.get(at + 1).map(|word| word.text.as_str());
         matches!(action.text.as_str(), "-exec" | "-execdir")
-            && started
-                .is_some_and(|name| READERS.contains(&name) && name != "sort" && name != "awk")
+            && started.is_some_and(|name| {
+                READERS.contains(&name) && !["sort", "awk", "yq"].contains(&name)
+            })
     })
 }
 

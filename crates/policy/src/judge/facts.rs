@@ -1,5 +1,6 @@
 //! The facts about a call that rules are matched with.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 use serde_json::Value;
@@ -273,7 +274,7 @@ impl Facts {
                 let names: Vec<&str> = path.split('/').collect();
                 (1..=names.len()).any(|count| {
                     let start = names.get(..count).unwrap_or_default().join("/");
-                    glob.matches(&start.chars().collect::<Vec<_>>())
+                    glob.matches_str(&start)
                 })
             }
             (Some(_), None) | (None, _) => true,
@@ -358,7 +359,7 @@ impl Facts {
             }
             let reached: Vec<String> = targets
                 .iter()
-                .flat_map(|target| folders.iter().map(|folder| within(folder, target)))
+                .flat_map(|target| folders.iter().map(|folder| within(folder, target).into_owned()))
                 .collect();
             for folder in reached {
                 let normal = match workspace.resolve(&folder) {
@@ -385,7 +386,7 @@ pub(super) fn lies_in(places: &[&str], path: &str) -> bool {
     let below = |place: &&str| {
         path.strip_prefix(*place).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     };
-    !path.split('/').any(|name| name == "..") && places.iter().any(below)
+    places.iter().any(below) && !path.split('/').any(|name| name == "..")
 }
 
 /// The folder that a file name pattern starts in.
@@ -396,11 +397,11 @@ pub(crate) fn folder_of_pattern(path: &str) -> &str {
 }
 
 /// A path as seen from a folder.
-pub(super) fn within(folder: &str, path: &str) -> String {
+pub(super) fn within<'a>(folder: &str, path: &'a str) -> Cow<'a, str> {
     if folder.is_empty() || path.starts_with(['/', '~']) {
-        path.to_owned()
+        Cow::Borrowed(path)
     } else {
-        format!("{folder}/{path}")
+        Cow::Owned(format!("{folder}/{path}"))
     }
 }
 

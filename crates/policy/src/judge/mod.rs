@@ -6,6 +6,7 @@ mod facts;
 mod fed;
 mod git;
 mod links;
+mod matching;
 mod path;
 mod trees;
 mod uri;
@@ -14,24 +15,18 @@ mod words;
 use std::io::{self, Write};
 
 use windlass_kernel::Code;
-use windlass_text::Glob;
+use windlass_text::{Glob, GlobText};
 
 pub(crate) use facts::{Facts, folder_of_pattern};
 
 use command::{CommandFacts, printable};
+use matching::{Applicable, Match, rule_match};
 use path::{PathFact, PathMatch};
 
 use crate::grant::Subject;
 use crate::pointer::scalar;
 use crate::rule::{Limits, Rule};
 use crate::{Asked, Judgement, Question, RuleHit, Server, Tool, Verdict, Workspace};
-
-/// What a rule matched.
-struct Match {
-    on: String,
-    /// Whether the match is only possible, not certain.
-    is_possible: bool,
-}
 
 /// Judges a call of a registered tool by the rules that apply to the tool.
 pub(crate) fn judge(
@@ -55,10 +50,10 @@ pub(crate) fn judge(
         findings: facts.findings.iter().cloned().collect(),
         asked: Vec::new(),
     };
-    let applicable: Vec<&Rule> = rules
+    let applicable: Vec<Applicable<'_>> = rules
         .iter()
-        .copied()
         .filter(|rule| call_matches(&rule.limits, question, rule.verdict))
+        .map(|rule| Applicable::new(rule, &facts))
         .collect();
     let mut strictest = Strictest::default();
     // What is wrong with the call itself is more telling than that no rule allows it.
@@ -75,7 +70,8 @@ pub(crate) fn judge(
         let hits = hits(&applicable, &facts, Some(command));
         strictest.add(outcome(&hits, &format!("`{}`", command.shown), command.certain));
         for hit in hits {
-            if !judgement.rules.contains(&hit) {
+            // What was matched tells most hits apart: the rest is compared if that is equal.
+            if !judgement.rules.iter().any(|known| known.on == hit.on && *known == hit) {
                 judgement.rules.push(hit);
             }
         }
@@ -100,15 +96,16 @@ pub(crate) fn rule_matches(rule: &Rule, question: &Question, tool: &Tool, facts:
     if !named || !call_matches(&rule.limits, question, rule.verdict) {
         return false;
     }
+    let rule = Applicable::new(rule, facts);
     if facts.commands.is_empty() {
-        return rule_match(rule, facts, None).is_some();
+        return rule_match(&rule, facts, None).is_some();
     }
-    facts.commands.iter().any(|command| rule_match(rule, facts, Some(command)).is_some())
+    facts.commands.iter().any(|command| rule_match(&rule, facts, Some(command)).is_some())
 }
 
 /// Whether a rule applies to a tool.
 pub(crate) fn applies_to(rule: &Rule, server: &Server, tool: &Tool) -> bool {
-    let name: Vec<char> = format!("{}/{}", server.name, tool.name).chars().collect();
+    let name = GlobText::new(&format!("{}/{}", server.name, tool.name));
     (rule.limits.tool.is_empty() || any(&rule.limits.tool, &name))
         && class_matches(&rule.limits, tool)
 }
@@ -218,12 +215,12 @@ impl Write for Counter {
     }
 }
 
-fn any(globs: &[Glob], text: &[char]) -> bool {
+fn any(globs: &[Glob], text: &GlobText) -> bool {
     globs.iter().any(|glob| glob.matches(text))
 }
 
 fn name_matches(limits: &Limits, question: &Question) -> bool {
-    let name: Vec<char> = format!("{}/{}", question.server, question.tool).chars().collect();
+    let name = GlobText::new(&format!("{}/{}", question.server, question.tool));
     limits.tool.is_empty() || any(&limits.tool, &name)
 }
 
@@ -234,15 +231,15 @@ fn class_matches(limits: &Limits, tool: &Tool) -> bool {
 /// Whether phase, agent and arguments of a call match a rule.
 fn call_matches(limits: &Limits, question: &Question, verdict: Verdict) -> bool {
     let named = |globs: &[Glob], text: Option<&String>| {
-        globs.is_empty() || text.is_some_and(|text| any(globs, &text.chars().collect::<Vec<_>>()))
+        globs.is_empty() || text.is_some_and(|text| any(globs, &GlobText::new(text)))
     };
     named(&limits.phase, question.phase.as_ref())
         && named(&limits.agent, question.agent.as_ref())
         && limits.args.iter().all(|(pointer, globs)| {
             let values = pointer.select(&question.args);
-            let mut fits = values.iter().map(|value| {
-                scalar(value).is_some_and(|text| any(globs, &text.chars().collect::<Vec<_>>()))
-            });
+            let mut fits = values
+                .iter()
+                .map(|value| scalar(value).is_some_and(|text| any(globs, &GlobText::new(&text))));
             // As with paths: an allow rule must match all values, the others any.
             if verdict == Verdict::Allow {
                 !values.is_empty() && fits.all(|fit| fit)
@@ -252,11 +249,12 @@ fn call_matches(limits: &Limits, question: &Question, verdict: Verdict) -> bool 
         })
 }
 
-fn hits(rules: &[&Rule], facts: &Facts, command: Option<&CommandFacts>) -> Vec<RuleHit> {
+fn hits(rules: &[Applicable<'_>], facts: &Facts, command: Option<&CommandFacts>) -> Vec<RuleHit> {
     rules
         .iter()
-        .filter_map(|rule| {
-            let hit = rule_match(rule, facts, command)?;
+        .filter_map(|applicable| {
+            let hit = rule_match(applicable, facts, command)?;
+            let rule = applicable.rule;
             let verdict =
                 if hit.is_possible { rule.verdict.min(Verdict::Ask) } else { rule.verdict };
             Some(RuleHit {
@@ -271,14 +269,14 @@ fn hits(rules: &[&Rule], facts: &Facts, command: Option<&CommandFacts>) -> Vec<R
 }
 
 /// What the rules ask about.
-fn asked(rules: &[&Rule], facts: &Facts) -> Vec<Asked> {
+fn asked(rules: &[Applicable<'_>], facts: &Facts) -> Vec<Asked> {
     let mut all = Vec::new();
     let commands = facts.commands.iter().map(Some);
     let whole_call = facts.commands.is_empty().then_some(None);
     for command in commands.chain(whole_call) {
         let found: Vec<(&Rule, Match)> = rules
             .iter()
-            .filter_map(|rule| Some((*rule, rule_match(rule, facts, command)?)))
+            .filter_map(|rule| Some((rule.rule, rule_match(rule, facts, command)?)))
             .collect();
         let certain = command.is_none_or(|command| command.certain);
         let one = |subject| Asked {
@@ -319,73 +317,4 @@ fn subject(rule: &Rule, facts: &Facts, command: Option<&CommandFacts>) -> Subjec
     } else {
         Subject::Command
     }
-}
-
-/// Matches a rule's command and path globs.
-fn rule_match(rule: &Rule, facts: &Facts, command: Option<&CommandFacts>) -> Option<Match> {
-    let limits = &rule.limits;
-    let mut on = facts.tool.clone();
-    if !limits.command.is_empty() {
-        let command = command?;
-        if !command.matches(&limits.command, rule.verdict)
-            || command.is_exactly(&limits.except_command)
-        {
-            return None;
-        }
-        on = format!("`{}`", command.shown);
-    }
-    if limits.path.is_empty() {
-        return Some(Match { on, is_possible: false });
-    }
-    let own = command.map_or(&[][..], |command| &command.paths);
-    let paths = facts.paths.iter().chain(own);
-    if rule.verdict == Verdict::Allow {
-        all_paths(limits, paths, facts.folds_case)
-    } else {
-        any_path(limits, paths, facts.folds_case)
-    }
-}
-
-/// An allow rule matches a call only if every word that certainly is a path matches.
-fn all_paths<'a>(
-    limits: &Limits,
-    paths: impl Iterator<Item = &'a PathFact>,
-    folds_case: bool,
-) -> Option<Match> {
-    let mut on = None;
-    for path in paths.filter(|path| path.counts_for_allow) {
-        let used = limits.access.is_none_or(|access| path.access == Some(access));
-        if !used || path.match_globs(limits, folds_case) != PathMatch::Certain {
-            return None;
-        }
-        on.get_or_insert_with(|| format!("`{}`", path.shown));
-    }
-    on.map(|on| Match { on, is_possible: false })
-}
-
-/// A stricter rule matches if any path does, even a word that only may be a path.
-fn any_path<'a>(
-    limits: &Limits,
-    paths: impl Iterator<Item = &'a PathFact>,
-    folds_case: bool,
-) -> Option<Match> {
-    let mut possible = None;
-    for path in paths {
-        if limits.access.is_some_and(|access| path.access.is_some_and(|used| used != access)) {
-            continue;
-        }
-        match path.match_globs(limits, folds_case) {
-            PathMatch::Certain => {
-                return Some(Match { on: format!("`{}`", path.shown), is_possible: false });
-            }
-            PathMatch::Possible => {
-                possible.get_or_insert_with(|| Match {
-                    on: format!("`{}`", path.shown),
-                    is_possible: true,
-                });
-            }
-            PathMatch::None => {}
-        }
-    }
-    possible
 }

@@ -1,6 +1,6 @@
 //! The paths that a call names.
 
-use windlass_text::{Glob, GlobKind, GlobToken, tokenize};
+use windlass_text::{Glob, GlobKind, GlobText, GlobToken, tokenize};
 
 use crate::rule::Limits;
 use crate::shell::{Access, NUMBER};
@@ -26,7 +26,7 @@ pub(crate) enum PathMatch {
 pub(crate) struct PathFact {
     /// As it was written.
     pub shown: String,
-    text: Vec<char>,
+    text: GlobText,
     /// How it is used, if known.
     pub access: Option<Access>,
     /// Whether it certainly is a path.
@@ -40,10 +40,11 @@ pub(crate) struct PathFact {
 impl PathFact {
     /// A path in normal form.
     pub fn new(shown: &str, normal: &str, access: Option<Access>, folds_case: bool) -> Self {
-        let text = if folds_case { normal.to_lowercase() } else { normal.to_owned() };
+        let text =
+            if folds_case { GlobText::new(&normal.to_lowercase()) } else { GlobText::new(normal) };
         Self {
             shown: shown.to_owned(),
-            text: text.chars().collect(),
+            text,
             access,
             counts_for_allow: true,
             is_one_of_many: false,
@@ -53,7 +54,7 @@ impl PathFact {
 
     /// The same for a file name pattern.
     pub fn pattern(mut self) -> Self {
-        self.readings = readings(&self.text);
+        self.readings = readings(self.text.chars());
         self
     }
 
@@ -70,7 +71,7 @@ impl PathFact {
     }
 
     /// The path in normal form; `None` for a file name pattern.
-    pub fn exact(&self) -> Option<Vec<char>> {
+    pub fn exact(&self) -> Option<GlobText> {
         self.readings.is_empty().then(|| self.text.clone())
     }
 

@@ -38,10 +38,14 @@ impl Facts {
     ) -> Vec<Option<String>> {
         let text = word.text.as_str();
         let mut parts = vec![(text, true)];
-        for separator in ['=', ':', '@', ','] {
-            let ends = [text.split_once(separator), text.rsplit_once(separator)];
-            let values = ends.into_iter().flatten().map(|(_, behind)| (behind, separator == '='));
-            parts.extend(values);
+        let separators = ['=', ':', '@', ','];
+        if text.contains(separators) {
+            for separator in separators {
+                let ends = [text.split_once(separator), text.rsplit_once(separator)];
+                let values =
+                    ends.into_iter().flatten().map(|(_, behind)| (behind, separator == '='));
+                parts.extend(values);
+            }
         }
         if let Some(cluster) = text.strip_prefix('-').filter(|rest| !rest.starts_with('-')) {
             // Behind any letter of a cluster a value can begin.
@@ -65,8 +69,9 @@ impl Facts {
         }
         let mut known: BTreeSet<&str> = BTreeSet::new();
         let mut all_outside: Vec<Option<String>> = vec![None; folders.len()];
+        let is_whole = parts.len() == 1;
         for (part, may_ask) in parts {
-            if !could_be_path(part) || DEVICES.contains(&part) || !known.insert(part) {
+            if !could_be_path(part) || DEVICES.contains(&part) || !is_whole && !known.insert(part) {
                 continue;
             }
             let is_open = lies_in(OWN_PLACES, part)
@@ -118,7 +123,7 @@ fn matching_files(word: &Word, pattern: &str, workspace: &dyn Workspace) -> Opti
         // A folder that matches stands for nothing that is read, but deeper files can match `**`.
         let names: Vec<&str> = file.split('/').collect();
         let hides = |(name, part): (&&str, &&str)| name.starts_with('.') && !part.starts_with('.');
-        glob.matches(&file.chars().collect::<Vec<_>>())
+        glob.matches_str(file)
             && !(names.len() == parts.len() && names.iter().zip(&parts).any(hides))
     };
     let files = workspace.files_below(folder_of_pattern(pattern))?;

@@ -15,9 +15,9 @@ use super::{
 use crate::Pointer;
 
 const TIMEOUT_MS: u64 = 60_000;
-const READ_BYTES: u64 = 10 * 1024 * 1024;
-const WRITE_BYTES: u64 = 5 * 1024 * 1024;
-const RETRIES: u32 = 3;
+pub(super) const READ_BYTES: u64 = 10 * 1024 * 1024;
+pub(super) const WRITE_BYTES: u64 = 5 * 1024 * 1024;
+pub(super) const RETRIES: u32 = 3;
 const RETRIES_MAX: u32 = 100;
 const TOOLS_MAX: usize = 10_000;
 const NAME_BYTES_MAX: usize = 128;
@@ -56,6 +56,8 @@ enum RawConnector {
     McpStdio,
     McpHttp,
     Command,
+    Files,
+    Person,
 }
 
 #[derive(Deserialize)]
@@ -88,6 +90,7 @@ struct RawPaths {
 #[serde(deny_unknown_fields)]
 struct RawTool {
     class: RawClass,
+    description: Option<String>,
     remote_name: Option<String>,
     timeout_ms: Option<u64>,
     input_bytes_max: Option<u64>,
@@ -206,6 +209,7 @@ fn check_name(what: &str, name: &Spanned<String>) -> Result<(), RegistryError> {
 
 fn server(name: &Spanned<String>, raw: RawServer) -> Result<Server, RegistryError> {
     check_name("server", name)?;
+    super::wrapped::refuse(name.get_ref()).map_err(|message| (name.span(), message))?;
     let error = |message: &str| (name.span(), format!("server `{}`: {message}", name.get_ref()));
     let network = hosts(raw.network.as_deref().unwrap_or_default())
         .map_err(|(span, message)| (span, error(&message).1))?;
@@ -238,6 +242,13 @@ fn server(name: &Spanned<String>, raw: RawServer) -> Result<Server, RegistryErro
         (RawConnector::Command, None, None, None) => Connector::Command,
         (RawConnector::Command, ..) => {
             return Err(error("connector `command` allows none of `command`, `url`, `bearer_env`"));
+        }
+        (RawConnector::Files, None, None, None) if raw.env.is_empty() => Connector::Files,
+        (RawConnector::Person, None, None, None) if raw.env.is_empty() => Connector::Person,
+        (RawConnector::Files | RawConnector::Person, ..) => {
+            return Err(error(
+                "connectors `files` and `person` allow none of `command`, `url`, `bearer_env`, `env`",
+            ));
         }
     };
     let variable = |name: &str| {
@@ -294,6 +305,7 @@ fn tool(server: &Server, name: &Spanned<String>, raw: RawTool) -> Result<Tool, R
     let tool = Tool {
         name: name.get_ref().clone(),
         remote_name: raw.remote_name.unwrap_or_else(|| name.get_ref().clone()),
+        description: raw.description.map(|text| text.trim().to_owned()),
         class,
         timeout_ms: limit("timeout_ms", raw.timeout_ms, TIMEOUT_MS, TIMEOUT_MS_MAX)
             .map_err(error)?,
@@ -412,6 +424,9 @@ fn check_sandbox(has_network: bool, sandbox: Option<bool>) -> Result<(), &'stati
 /// Checks the settings of a tool against each other.
 fn check_tool(server: &Server, tool: &Tool) -> Result<(), &'static str> {
     let is_command = server.connector == Connector::Command;
+    if server.connector == Connector::Files {
+        check_file_tool(tool)?;
+    }
     if is_command == tool.argv.is_empty() {
         return Err("`argv` is needed with the connector `command`, and only there");
     }
@@ -443,6 +458,23 @@ fn check_tool(server: &Server, tool: &Tool) -> Result<(), &'static str> {
         && tool.declared_on_uncertain == Some(OnUncertain::Retry)
     {
         return Err("a command that writes may be retried only with `idempotent = true`");
+    }
+    Ok(())
+}
+
+/// The file tools have fixed names, and what they do to paths must be judged.
+fn check_file_tool(tool: &Tool) -> Result<(), &'static str> {
+    let writes = match tool.remote_name.as_str() {
+        "read" | "list" | "search" => false,
+        "write" | "edit" => true,
+        _ => return Err("the connector `files` has the tools read, list, search, write and edit"),
+    };
+    if writes && !tool.class.writes() {
+        return Err("it changes files, so its class is `write` or `high-risk`");
+    }
+    let paths = if writes { &tool.paths_write } else { &tool.paths_read };
+    if !paths.iter().any(|pointer| pointer.text() == "/path") {
+        return Err("its `paths` must list `/path`, so that rules about paths apply to it");
     }
     Ok(())
 }

@@ -3,6 +3,7 @@
 mod command_line;
 mod load;
 mod template;
+mod wrapped;
 
 use std::collections::BTreeMap;
 
@@ -13,6 +14,7 @@ pub use command_line::{CommandLine, CommandLineError, secret_name};
 pub use template::{TemplateError, fill_template};
 
 pub use load::is_secret_name;
+pub use wrapped::WRAPPED_PREFIX;
 
 pub(crate) use load::load;
 
@@ -86,6 +88,10 @@ pub enum Connector {
     },
     /// Commands started directly.
     Command,
+    /// The file tools of Windlass itself.
+    Files,
+    /// A person: a call is a question, and the reason of whoever approves it is its result.
+    Person,
 }
 
 impl Connector {
@@ -103,6 +109,8 @@ pub struct Tool {
     pub name: String,
     /// Its name at the server.
     pub remote_name: String,
+    /// What it does, for agents.
+    pub description: Option<String>,
     /// Its risk class.
     pub class: RiskLevel,
     /// Its timeout.
@@ -189,7 +197,9 @@ impl Tool {
             return declared.clone();
         }
         let keyed = server.honours_keys && server.connector.carries_keys();
-        if !self.class.writes() || keyed || self.idempotent {
+        // A change of a file is foreseen and recorded, so it is made once however often it is dispatched.
+        let is_file_change = server.connector == Connector::Files;
+        if !self.class.writes() || keyed || self.idempotent || is_file_change {
             OnUncertain::Retry
         } else {
             OnUncertain::Hold

@@ -87,6 +87,9 @@ pub(super) fn read(line: &str) -> Reading {
 
 /// Reads text that must be one word; otherwise the word is unknown.
 pub(super) fn read_word(text: &str, reading: &mut Reading) -> Word {
+    if text.chars().all(is_plain) {
+        return Word { text: text.to_owned(), ..Word::default() };
+    }
     let mut lexer = Lexer::new(text);
     let word = lexer.word();
     let whole = lexer.at >= lexer.chars.len();
@@ -94,6 +97,11 @@ pub(super) fn read_word(text: &str, reading: &mut Reading) -> Word {
     reading.nested.append(&mut lexer.reading.nested);
     reading.uses.append(&mut lexer.reading.uses);
     if whole { word } else { Word::unknown() }
+}
+
+/// Whether a character of a word stands for itself wherever it is.
+pub(super) const fn is_plain(char: char) -> bool {
+    char.is_ascii_alphanumeric() || matches!(char, '/' | '.' | '_' | '-' | ':' | '=' | '@')
 }
 
 impl Lexer {

@@ -1,6 +1,6 @@
 //! Words of a shell line: quotes, escapes and expansions.
 
-use super::lexer::Lexer;
+use super::lexer::{Lexer, is_plain};
 use super::variables;
 use super::word::{NUMBER, UNKNOWN, Word};
 
@@ -36,6 +36,11 @@ impl Lexer {
     pub(super) fn word(&mut self) -> Word {
         let mut word = Word::default();
         let (mut globs, mut set, mut brace, mut list) = (false, false, false, false);
+        // Most words begin with characters that stand for themselves, or are nothing else.
+        let rest = self.chars.get(self.at..).unwrap_or_default();
+        let plain = rest.iter().position(|char| !is_plain(*char)).unwrap_or(rest.len());
+        word.text.extend(rest.get(..plain).unwrap_or_default());
+        self.at += plain;
         while let Some(char) = self.peek() {
             match char {
                 ' ' | '\t' | '\n' | ';' | '&' | '|' | '(' | ')' | '<' | '>' => break,

@@ -160,6 +160,26 @@ const TAKES_NO_NAMES: &[&str] = &[
     "make",
 ];
 
+/// Options of git whose values are no text of that kind.
+const WITH_VALUE: &[&str] = &[
+    "-F",
+    "--file",
+    "-C",
+    "--reuse-message",
+    "-c",
+    "--reedit-message",
+    "-t",
+    "--template",
+    "-u",
+    "--local-user",
+    "--date",
+    "--cleanup",
+    "--trailer",
+    "--fixup",
+    "--squash",
+    "-X",
+];
+
 /// Marks the words of a command that are text.
 pub(super) fn mark(words: &mut [Word]) {
     let Some((name, rest)) = words.split_first_mut() else { return };
@@ -280,6 +300,9 @@ fn of_git(texts: &[&str]) -> Vec<usize> {
         if separate.contains(text) {
             at += 1;
             places.push(behind + at);
+        } else if WITH_VALUE.contains(text) {
+            // What follows is a value, whatever it looks like.
+            at += 1;
         } else if attached.iter().any(|option| text.starts_with(option)) {
             places.push(behind + at);
         }

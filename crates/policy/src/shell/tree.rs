@@ -34,24 +34,32 @@ pub(super) fn read(line: &str) -> Reading {
         reading.finding("the line cannot be parsed");
         return reading;
     };
-    // A node's parent is kept here: the tree would search it from the root each time.
-    let mut waiting = vec![(tree.root_node(), None, 0)];
-    while let Some((node, parent, depth)) = waiting.pop() {
-        if depth > DEPTH_MAX {
+    // The nodes above the present one are kept here: the tree would search a parent from the root each time.
+    let mut above: Vec<Node<'_>> = Vec::new();
+    let mut cursor = tree.walk();
+    loop {
+        let node = cursor.node();
+        if above.len() > DEPTH_MAX {
             reading.broken = true;
             reading.finding("the line is nested too deeply");
             break;
         }
-        visit(node, parent, line, &mut reading);
+        let kind = node.kind();
+        visit(node, kind, above.last().copied(), line, &mut reading);
         // The line in a substitution is read on its own, as the lexer's.
-        if matches!(node.kind(), "command_substitution" | "process_substitution") {
+        let is_substitution = matches!(kind, "command_substitution" | "process_substitution");
+        if is_substitution {
             substitution(node, line, &mut reading);
+        } else if cursor.goto_first_child() {
+            above.push(node);
             continue;
         }
-        let mut cursor = node.walk();
-        // Last first, so that the commands come out in the order of the line.
-        let children: Vec<Node<'_>> = node.children(&mut cursor).collect();
-        waiting.extend(children.into_iter().rev().map(|child| (child, Some(node), depth + 1)));
+        while !cursor.goto_next_sibling() {
+            if !cursor.goto_parent() {
+                return reading;
+            }
+            above.pop();
+        }
     }
     reading
 }
@@ -80,13 +88,13 @@ fn parse(parser: &mut Parser, line: &str) -> Option<Tree> {
     parser.parse_with_options(&mut text, None, Some(options))
 }
 
-fn visit(node: Node<'_>, parent: Option<Node<'_>>, line: &str, reading: &mut Reading) {
+fn visit(node: Node<'_>, kind: &str, parent: Option<Node<'_>>, line: &str, reading: &mut Reading) {
     if node.is_error() || node.is_missing() {
         reading.broken = true;
         reading.finding("syntax that is not understood");
         return;
     }
-    match node.kind() {
+    match kind {
         "command" => command(node, parent, line, reading),
         "declaration_command" | "unset_command" => {
             if !text(node, line).starts_with("export") {

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use windlass_connect::{Connect, Job, Reply};
+use windlass_connect::{Connect, Job, Reply, Target};
 use windlass_kernel::Digest;
-use windlass_kernel::artifact::ActionRequest;
+use windlass_kernel::artifact::{ActionRequest, FileChange};
 use windlass_kernel::grant::Terms;
 use windlass_runtime::{Examination, Preparation, Refusal, Ruling, Supervisor};
 use windlass_store::{Store, Tables};
@@ -43,6 +43,10 @@ struct Connected {
 impl Connect for Connected {
     fn perform(&self, job: &Job<'_>) -> Reply {
         (self.perform)(&self.world, self.honest.as_ref(), job)
+    }
+
+    fn foresee(&self, target: &Target, tool: &str, args: &Value) -> Option<FileChange> {
+        self.honest.foresee(target, tool, args)
     }
 }
 

@@ -154,6 +154,7 @@ impl Fixture {
             trace_id: trace.trace_id,
             ts: self.ts(),
             decision_digest,
+            foreseen: None,
             tool_call_id,
             proposal_digest,
             idempotency_key: key.clone(),

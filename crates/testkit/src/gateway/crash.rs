@@ -4,8 +4,9 @@ use std::any::Any;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use windlass_connect::{Connect, Job, Reply};
-use windlass_kernel::artifact::Redispatch;
+use serde_json::Value;
+use windlass_connect::{Connect, Job, Reply, Target};
+use windlass_kernel::artifact::{FileChange, Redispatch};
 use windlass_kernel::{ReplayPoint, TraceId};
 use windlass_store::{
     AcquireError, Append, AppendError, Appended, Lease, Store, StoreError, TraceFilter, TraceState,
@@ -160,5 +161,9 @@ impl Connect for CrashingConnector {
         let reply = self.tools.perform(job);
         self.crash.point("effect.after");
         reply
+    }
+
+    fn foresee(&self, target: &Target, tool: &str, args: &Value) -> Option<FileChange> {
+        self.tools.foresee(target, tool, args)
     }
 }

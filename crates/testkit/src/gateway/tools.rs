@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
-use windlass_connect::{Certainty, Connect, Job, Reply};
+use windlass_connect::{Certainty, Connect, Job, Reply, Target};
+use windlass_kernel::artifact::FileChange;
 use windlass_kernel::{Code, State, ToolCallId, TraceId};
 use windlass_store::Shared;
 
@@ -162,5 +163,9 @@ impl Connect for ToolWorld {
             standing,
         });
         tools.act(job.tool, job.idempotency_key.unwrap_or_default(), job.args)
+    }
+
+    fn foresee(&self, _: &Target, _: &str, _: &Value) -> Option<FileChange> {
+        None
     }
 }

@@ -171,7 +171,8 @@ fn consequence(event: &Event) -> Option<(Option<&str>, NextAction, String)> {
         Event::Held(held) => {
             let action = match held.trigger {
                 Trigger::WaiverRequested => NextAction::Waiver,
-                Trigger::BudgetExhausted
+                Trigger::AgentUnavailable
+                | Trigger::BudgetExhausted
                 | Trigger::CallApproval
                 | Trigger::ConsensusRequested
                 | Trigger::EscalationRequested
@@ -179,6 +180,7 @@ fn consequence(event: &Event) -> Option<(Option<&str>, NextAction, String)> {
                 | Trigger::PersonRequested
                 | Trigger::RestartRequested
                 | Trigger::RolledBack
+                | Trigger::SetupFailed
                 | Trigger::UncertainEffect => NextAction::Escalate,
             };
             let why = format!("a person is asked: {}", held.question);
@@ -196,6 +198,8 @@ fn consequence(event: &Event) -> Option<(Option<&str>, NextAction, String)> {
         }
         Event::Started(_)
         | Event::Begun {}
+        | Event::Setup(_)
+        | Event::Integration(_)
         | Event::Checked { .. }
         | Event::InvocationStarted { .. }
         | Event::InvocationEnded { .. }

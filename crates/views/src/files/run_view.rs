@@ -185,6 +185,8 @@ impl RunView {
             Event::Voted(_) | Event::Revoked(_) => self.voted(run),
             Event::Ended { .. } => self.pending.end = EndChange::Ended,
             Event::Begun {}
+            | Event::Setup(_)
+            | Event::Integration(_)
             | Event::InvocationStarted { .. }
             | Event::InvocationEnded { .. }
             | Event::Waiting { .. }
@@ -237,12 +239,14 @@ impl RunView {
                     person_step = done
                         .map(|done| (phase.id.clone(), summary(&phase.id, state.attempt, done)));
                 }
-                Trigger::BudgetExhausted
+                Trigger::AgentUnavailable
+                | Trigger::BudgetExhausted
                 | Trigger::CallApproval
                 | Trigger::ConsensusRequested
                 | Trigger::MergeConflict
                 | Trigger::RestartRequested
                 | Trigger::RolledBack
+                | Trigger::SetupFailed
                 | Trigger::UncertainEffect => {}
             }
         }

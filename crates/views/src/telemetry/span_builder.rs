@@ -7,7 +7,7 @@ use windlass_engine::EngineError;
 use windlass_journal::{Check, Reader};
 use windlass_kernel::run::plan::RunOutcome;
 use windlass_kernel::run::{
-    CallRecord, Event, InvocationResult, PhaseResult, PhaseStatus, Run, Started, Usage,
+    CallRecord, Event, InvocationResult, PhaseResult, PhaseStatus, Run, Started, Usage, WaitsFor,
 };
 use windlass_kernel::{Entry, State, Timestamp, TraceId};
 use windlass_store::Store;
@@ -95,7 +95,7 @@ impl SpanBuilder {
                 }
             }
             Event::PhaseDone { phase, done, .. } => self.end_work(run, phase, done, ts),
-            Event::Waiting { phase, call, .. } => {
+            Event::Waiting { phase, waits_for: WaitsFor::Call { call }, .. } => {
                 let waiting =
                     CallMention { trace_id: *call, tool: String::new(), state: None, at: ts };
                 self.add_call(phase, waiting);
@@ -113,6 +113,8 @@ impl SpanBuilder {
                 }
             }
             Event::Begun {}
+            | Event::Setup(_)
+            | Event::Integration(_)
             | Event::PhaseSkipped { .. }
             | Event::Checked { .. }
             | Event::SentBack { .. }
@@ -130,7 +132,10 @@ impl SpanBuilder {
             | Event::RollbackBegun(_)
             | Event::RolledBack { .. }
             | Event::CommitPrepared { .. }
-            | Event::Noted { .. } => {}
+            | Event::Noted { .. }
+            | Event::Waiting {
+                waits_for: WaitsFor::Agent { .. } | WaitsFor::Budget { .. }, ..
+            } => {}
         }
         self.close_attempts(run, ts);
     }

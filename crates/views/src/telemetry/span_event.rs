@@ -1,6 +1,6 @@
 //! The events of a run that spans show.
 
-use windlass_kernel::run::Event;
+use windlass_kernel::run::{Event, WaitsFor};
 
 use super::{AttributeValue, Attributes};
 
@@ -71,13 +71,19 @@ pub(super) fn describe(event: &Event) -> Option<(Option<&str>, &'static str, Att
         ),
         Event::Resumed { .. } => (None, "resume", Attributes::new()),
         Event::Restarted { .. } => (None, "restart", Attributes::new()),
-        Event::Waiting { phase, call, .. } => (
-            Some(phase),
-            "wait",
-            Attributes::from([("windlass.call", AttributeValue::Text(call.to_string()))]),
-        ),
+        Event::Waiting { phase, waits_for, .. } => {
+            let attributes = match waits_for {
+                WaitsFor::Call { call } => {
+                    Attributes::from([("windlass.call", AttributeValue::Text(call.to_string()))])
+                }
+                WaitsFor::Agent { .. } | WaitsFor::Budget { .. } => Attributes::new(),
+            };
+            (Some(phase), "wait", attributes)
+        }
         Event::Started(_)
         | Event::Begun {}
+        | Event::Setup(_)
+        | Event::Integration(_)
         | Event::PhaseStarted { .. }
         | Event::InvocationStarted { .. }
         | Event::InvocationEnded { .. }

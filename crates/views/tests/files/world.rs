@@ -232,7 +232,9 @@ pub fn trace(recorder: &TestRecorder) -> TraceId {
 fn perform(run: &Run, work: Work, script: &Script) -> Event {
     let usage = Usage { input_tokens: 10, output_tokens: 1, ..Usage::default() };
     match work {
-        Work::Review { .. } | Work::Merge { .. } | Work::Restore => unreachable!("{work:?}"),
+        Work::Review { .. } | Work::Merge { .. } | Work::Restore | Work::Setup => {
+            unreachable!("{work:?}")
+        }
         Work::Do { phase, attempt } => {
             let phase = run.phase(phase).unwrap().0.id.clone();
             let told = script.iter().find(|((id, at), _)| *id == phase && *at == attempt);
@@ -326,7 +328,12 @@ pub fn spine() -> Plan {
         phase("steward", &["audit"], builtin("commit")),
     ];
     Plan {
-        hold: HoldRule { approvals: 1, expires_ms: Some(86_400_000), starter_counts: false },
+        hold: HoldRule {
+            approvals: 1,
+            expires_ms: Some(86_400_000),
+            retries: 3,
+            starter_counts: false,
+        },
         id: "spine".to_owned(),
         on_restart: OnRestart::Hold,
         require: vec![Requirement::CleanRepo],

@@ -14,6 +14,7 @@ mod hooks;
 mod id;
 mod index_folder;
 mod invoke;
+mod merge;
 mod pinned;
 mod private;
 mod program;
@@ -35,6 +36,7 @@ pub use hooks::Hook;
 pub use id::{CommitId, ObjectIdError, TreeId, Treeish};
 pub use index_folder::sweep_index_folders;
 pub(crate) use invoke::{Access, Invocation};
+pub use merge::CommitMerge;
 pub use pinned::{PinnedKind, PinnedPath, check_pinned_place, require_pinned_unchanged};
 pub use program::{GitSettings, SYSTEM_FOLDERS, configure_git, find_helper};
 pub use status::{DIRTY_PATHS_MAX, WorktreeStatus};
@@ -48,13 +50,15 @@ pub struct Git {
     root: PathBuf,
     /// The allowed filter drivers; `None` for those of the process.
     filters: Option<Arc<BTreeSet<String>>>,
+    /// Untracked files that do not count, relative to the top.
+    omitted: Arc<BTreeSet<Vec<u8>>>,
 }
 
 impl Git {
     /// Names the folder; git is not started yet.
     #[must_use]
     pub fn new(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into(), filters: None }
+        Self { root: root.into(), filters: None, omitted: Arc::default() }
     }
 
     /// Allows these filter drivers instead of those that [`configure_git`] has set.
@@ -64,9 +68,18 @@ impl Git {
         self
     }
 
+    /// Leaves these untracked files out of trees and of the status, whether they are ignored or not. Their
+    /// paths are relative to the top.
+    #[must_use]
+    pub fn omitting(mut self, paths: impl IntoIterator<Item = String>) -> Self {
+        self.omitted = Arc::new(paths.into_iter().map(String::into_bytes).collect());
+        self
+    }
+
     /// The same settings for another folder.
     fn at(&self, root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into(), filters: self.filters.clone() }
+        let (filters, omitted) = (self.filters.clone(), Arc::clone(&self.omitted));
+        Self { root: root.into(), filters, omitted }
     }
 
     /// The folder.

@@ -75,7 +75,9 @@ impl Git {
             .args(["--ignored=no", "--ignore-submodules=dirty", "--no-renames"])
             .output()?;
         let paths = changed_paths(&bytes).ok_or_else(|| GitError::unexpected(OPERATION, &bytes))?;
-        let mut paths: Vec<Vec<u8>> = paths.into_iter().map(<[u8]>::to_vec).collect();
+        let counts = |path: &&[u8]| depth > 0 || !self.omitted.contains(*path);
+        let mut paths: Vec<Vec<u8>> =
+            paths.into_iter().filter(counts).map(<[u8]>::to_vec).collect();
         for name in self.submodules()? {
             if paths.contains(&name) {
                 continue;

@@ -99,7 +99,8 @@ impl Git {
             list.extend_from_slice(path);
             list.push(0);
         }
-        for path in new.split(|byte| *byte == 0).filter(|path| !path.is_empty()) {
+        let new = new.split(|byte| *byte == 0).filter(|path| !path.is_empty());
+        for path in new.filter(|path| !self.omitted.contains(*path)) {
             // A nested repository has a slash at its end.
             present.extend_from_slice(path.strip_suffix(b"/").unwrap_or(path));
             present.push(0);

@@ -131,7 +131,7 @@ impl Git {
     }
 
     /// Returns the settings for a checkout of a commit, or refuses it.
-    fn checkout_settings(
+    pub(super) fn checkout_settings(
         &self,
         operation: &'static str,
         commit: &CommitId,
@@ -195,7 +195,11 @@ impl Git {
         remove.arg(&known.path).output().map(drop)
     }
 
-    fn is_ancestor(&self, ancestor: &CommitId, of: &CommitId) -> Result<bool, GitError> {
+    /// Whether a commit is part of the history of another one.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub fn is_ancestor(&self, ancestor: &CommitId, of: &CommitId) -> Result<bool, GitError> {
         let operation = "compare the branch with its base";
         let output = self
             .read(operation)

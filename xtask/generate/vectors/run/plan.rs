@@ -20,7 +20,12 @@ pub fn plan() -> Plan {
         checkpoints: true,
         concurrency: Concurrency::Serial,
         governance: governance(),
-        hold: HoldRule { approvals: 1, expires_ms: Some(86_400_000), starter_counts: true },
+        hold: HoldRule {
+            approvals: 1,
+            expires_ms: Some(86_400_000),
+            retries: 3,
+            starter_counts: true,
+        },
         id: "sample".to_owned(),
         on_restart: OnRestart::Hold,
         phases: vec![

@@ -17,13 +17,14 @@ impl Builtin for Call {
         };
         let intent = job.with.get("intent").and_then(Value::as_str).unwrap_or_default();
         let reply = job.tools.call(ToolRequest {
+            id: None,
             tool: tool.to_owned(),
             args: job.with.get("args").cloned().unwrap_or_else(|| json!({})),
             intent: intent.to_owned(),
             agent: None,
         })?;
-        Ok(match reply {
-            WorkResult::Finished(Ok(report)) => match failure_reason(&report) {
+        Ok(match reply.finished() {
+            Ok(Ok(report)) => match failure_reason(&report) {
                 None => WorkResult::answer(json!({
                     "verdict": "pass",
                     "reason": "",
@@ -32,11 +33,8 @@ impl Builtin for Call {
                 })),
                 Some(reason) => WorkResult::failed("tool_failure", reason),
             },
-            WorkResult::Finished(Err(reason)) => WorkResult::failed("validation_error", reason),
-            WorkResult::Waiting { call, evidence, question, usage } => {
-                WorkResult::Waiting { call, evidence, question, usage }
-            }
-            WorkResult::Stopped => WorkResult::Stopped,
+            Ok(Err(reason)) => WorkResult::failed("validation_error", reason),
+            Err(unfinished) => unfinished,
         })
     }
 }

@@ -4,6 +4,7 @@ mod command;
 mod files;
 mod git;
 mod governance;
+mod runners;
 mod script;
 mod tools;
 
@@ -18,6 +19,7 @@ use windlass_engine::{Engine, NewRun, Repository};
 use windlass_kernel::Digest;
 use windlass_kernel::run::Run;
 use windlass_kernel::run::plan::{Doer, Phase, Plan};
+use windlass_store::Store;
 
 use crate::crash::{Life, MortalConnect};
 use crate::plans::phase;
@@ -37,6 +39,17 @@ pub fn agents() -> BTreeMap<String, Agent> {
 
 /// An engine with the real executors over the testkit's tools.
 pub fn engine(world: &World, life: &Arc<Life>, repository: Arc<dyn Repository>) -> Engine {
+    engine_with(world, life, repository, RunnerChoice::default(), |executors, _| executors)
+}
+
+/// An engine whose agents have runners.
+pub fn engine_with(
+    world: &World,
+    life: &Arc<Life>,
+    repository: Arc<dyn Repository>,
+    runners: RunnerChoice,
+    change: impl FnOnce(Executors, &Arc<dyn Store>) -> Executors,
+) -> Engine {
     let process = world.process(life);
     let programs = MortalConnect { tools: Connectors::new(), life: Arc::clone(life) };
     let executors = Executors::new(
@@ -46,8 +59,9 @@ pub fn engine(world: &World, life: &Arc<Life>, repository: Arc<dyn Repository>) 
         Arc::clone(&process.clock),
         world.stop(),
         agents(),
-        RunnerChoice::default(),
+        runners,
     );
+    let executors = change(executors, &process.store);
     world.engine_of(&process, Arc::new(executors), repository)
 }
 

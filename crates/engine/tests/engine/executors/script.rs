@@ -97,7 +97,7 @@ fn a_scripted_failure_fails_and_its_usage_counts() {
 fn an_agent_that_nobody_knows_or_performs_fails_the_phase() {
     let world = World::new();
     let run = calm(&world).start(crate::world::new_run(plan(vec![phase("work", &[], agent())])));
-    assert!(detail(&run.unwrap()).contains("no runner is set for the agent `someone`"));
+    assert!(detail(&run.unwrap()).contains("nobody is set to run the agent `someone`"));
     let world = World::new();
     let mut plan = plan(vec![phase("work", &[], agent())]);
     plan.phases[0].doer =

@@ -1,0 +1,273 @@
+//! What passes between a client and its model: the tools that are offered, the tokens that are used, troubles.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::mpsc::Sender;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::SystemTime;
+
+use windlass_broker::{
+    BrokerRules, Credential, End, InspectedRequest, ModelProtocol, ModelRequest, ModelTrouble,
+    OfferedTool, ResponseReader, Route, RouteInspector,
+};
+use windlass_cell::BROKER_PORT;
+use windlass_kernel::Timestamp;
+use windlass_kernel::run::Usage;
+
+use crate::client::Guard;
+use crate::host::Message;
+
+/// The path of the broker that stands for the model.
+const PREFIX: &str = "/model";
+/// The longest time until a rate limit ends that is left to the client.
+pub(crate) const PATIENCE_SECONDS: u64 = 120;
+
+/// Where a client's model is, and the credential that the forwarder adds.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    /// The address.
+    pub url: String,
+    /// The header and its value.
+    pub credential: Option<(String, String)>,
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Endpoint").field("url", &self.url).finish_non_exhaustive()
+    }
+}
+
+/// What the forwarder saw.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum News {
+    /// The client offered its model a tool that is none of ours.
+    ForeignTool(String),
+    /// The model cannot be used now.
+    Trouble {
+        /// The class.
+        class: &'static str,
+        /// The reason.
+        reason: String,
+        /// Whether the client cannot do anything about it.
+        is_final: bool,
+        /// When the model can be used again.
+        until: Option<Timestamp>,
+    },
+    /// The model answered.
+    Answered,
+    /// What the client has used so far.
+    Used(Usage),
+}
+
+/// Forwards the requests of one client, and looks at them.
+pub(crate) struct Forwarder {
+    inspector: Arc<Inspector>,
+}
+
+struct Inspector {
+    expected: BTreeSet<String>,
+    guard: Guard,
+    sender: Mutex<Sender<Message>>,
+    open: Mutex<BTreeMap<u64, Exchange>>,
+    usage: Mutex<Used>,
+}
+
+enum Exchange {
+    Asked(ModelProtocol),
+    Answering(Box<ResponseReader>),
+}
+
+/// What a client has used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Used {
+    pub usage: Usage,
+    /// Tokens that were read from a cache; they are not among the input tokens.
+    pub cached: u64,
+    pub requests: u64,
+}
+
+impl Used {
+    /// Adds what one response reports.
+    pub(crate) fn add(&mut self, reported: windlass_broker::Usage) {
+        let usage = Usage {
+            input_tokens: reported.input.saturating_add(reported.cached_write),
+            output_tokens: reported.output,
+            ..Usage::default()
+        };
+        self.usage = self.usage.plus(usage);
+        self.cached = self.cached.saturating_add(reported.cached_read);
+        self.requests += 1;
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Forwarder {
+    /// A forwarder for a client that may offer these tools.
+    pub(crate) fn new(expected: BTreeSet<String>, guard: Guard, sender: Sender<Message>) -> Self {
+        let (sender, open, usage) = (Mutex::new(sender), Mutex::default(), Mutex::default());
+        Self { inspector: Arc::new(Inspector { expected, guard, sender, open, usage }) }
+    }
+
+    /// Where the client reaches it.
+    pub(crate) fn endpoint() -> String {
+        format!("http://127.0.0.1:{BROKER_PORT}{PREFIX}")
+    }
+
+    /// What the client reaches: its model, and nothing else.
+    pub(crate) fn rules(&self, endpoint: &Endpoint) -> Result<BrokerRules, String> {
+        let credential = endpoint.credential.as_ref();
+        let credential = credential.map(|(name, value)| Credential::header(name, value));
+        let credential = credential.transpose().map_err(|error| error.to_string())?;
+        let route = Route::new(PREFIX, &endpoint.url, credential)
+            .map_err(|error| format!("{error}: `{}`", endpoint.url))?;
+        let inspector = Arc::clone(&self.inspector) as Arc<dyn RouteInspector>;
+        Ok(BrokerRules { routes: vec![route.with_inspector(inspector)], ..BrokerRules::default() })
+    }
+
+    pub(crate) fn used(&self) -> Used {
+        *lock(&self.inspector.usage)
+    }
+}
+
+impl Inspector {
+    fn tell(&self, news: News) {
+        // Nobody listens when the invocation is over.
+        let _ = lock(&self.sender).send(Message::Forwarder(news));
+    }
+}
+
+impl RouteInspector for Inspector {
+    fn request(&self, request: &InspectedRequest<'_>) -> Result<(), String> {
+        // They have no body that could offer a tool.
+        if matches!(request.method, "GET" | "HEAD") && request.body.is_empty() {
+            return Ok(());
+        }
+        let asked = ModelRequest::read(request).map_err(|error| error.to_string())?;
+        let name = |tool: &OfferedTool| tool.to_string();
+        let foreign = asked.tools.iter().map(name).find(|name| !self.expected.contains(name));
+        if let Some(name) = foreign {
+            let reason = format!("the tool `{name}` is not one of Windlass");
+            self.tell(News::ForeignTool(name));
+            if self.guard == Guard::Caged {
+                return Err(reason);
+            }
+        }
+        lock(&self.open).insert(request.id, Exchange::Asked(asked.protocol));
+        Ok(())
+    }
+
+    fn response_started(&self, id: u64, status: u16, headers: &[(&str, &[u8])]) {
+        let mut open = lock(&self.open);
+        if let Some(exchange) = open.get_mut(&id)
+            && let Exchange::Asked(protocol) = exchange
+        {
+            let reader = ResponseReader::new(*protocol, status, headers, now());
+            *exchange = Exchange::Answering(Box::new(reader));
+        }
+    }
+
+    fn response_bytes(&self, id: u64, bytes: &[u8]) {
+        if let Some(Exchange::Answering(reader)) = lock(&self.open).get_mut(&id) {
+            reader.push(bytes);
+        }
+    }
+
+    fn response_ended(&self, id: u64, end: End) {
+        let Some(exchange) = lock(&self.open).remove(&id) else { return };
+        let trouble = match exchange {
+            Exchange::Asked(_) => ModelTrouble::of_end(end),
+            Exchange::Answering(reader) => {
+                let response = reader.finish(end);
+                let usage = {
+                    let mut used = lock(&self.usage);
+                    used.add(response.usage);
+                    used.usage
+                };
+                self.tell(News::Used(usage));
+                response.trouble
+            }
+        };
+        self.tell(match trouble {
+            None => News::Answered,
+            Some(trouble) => {
+                let (class, is_final) = class_of(trouble, now());
+                News::Trouble {
+                    class,
+                    reason: describe(trouble, now()),
+                    is_final,
+                    until: until_of(trouble),
+                }
+            }
+        });
+    }
+}
+
+/// Seconds since 1970.
+pub(crate) fn now() -> u64 {
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+    now.map_or(0, |now| now.as_secs())
+}
+
+/// When a model can be asked again after a trouble, if the service says so.
+pub(crate) fn until_of(trouble: ModelTrouble) -> Option<Timestamp> {
+    match trouble {
+        ModelTrouble::RateLimited { until } => {
+            Timestamp::from_unix_ms(i64::try_from(until?).ok()?.checked_mul(1000)?).ok()
+        }
+        ModelTrouble::Overloaded
+        | ModelTrouble::ServerError
+        | ModelTrouble::NoCredit
+        | ModelTrouble::Authentication
+        | ModelTrouble::ContextFull
+        | ModelTrouble::Refusal
+        | ModelTrouble::UnknownModel
+        | ModelTrouble::Invalid
+        | ModelTrouble::Cut
+        | ModelTrouble::Silence => None,
+    }
+}
+
+/// The class of a trouble, and whether the client cannot do anything about it.
+pub(crate) const fn class_of(trouble: ModelTrouble, now: u64) -> (&'static str, bool) {
+    match trouble {
+        ModelTrouble::RateLimited { until: Some(until) } => {
+            ("rate_limited", until.saturating_sub(now) > PATIENCE_SECONDS)
+        }
+        ModelTrouble::RateLimited { until: None } => ("rate_limited", false),
+        ModelTrouble::Overloaded | ModelTrouble::ServerError => ("overloaded", false),
+        ModelTrouble::NoCredit => ("no_credit", true),
+        ModelTrouble::Authentication => ("authentication", true),
+        ModelTrouble::ContextFull => ("context_full", false),
+        ModelTrouble::Refusal => ("refusal", false),
+        ModelTrouble::UnknownModel => ("model_unavailable", true),
+        ModelTrouble::Invalid => ("model_unavailable", false),
+        ModelTrouble::Cut | ModelTrouble::Silence => ("silence", false),
+    }
+}
+
+pub(crate) fn describe(trouble: ModelTrouble, now: u64) -> String {
+    match trouble {
+        ModelTrouble::RateLimited { until: Some(until) } => {
+            let seconds = until.saturating_sub(now);
+            format!("the rate limit of the model is reached, for {seconds} seconds more")
+        }
+        ModelTrouble::RateLimited { until: None } => {
+            "the rate limit of the model is reached".to_owned()
+        }
+        ModelTrouble::Overloaded => "the model is overloaded".to_owned(),
+        ModelTrouble::ServerError => "the model's service has an error".to_owned(),
+        ModelTrouble::NoCredit => "there is no credit left for the model".to_owned(),
+        ModelTrouble::Authentication => {
+            "the model's service does not accept the credential; log in, or set the key".to_owned()
+        }
+        ModelTrouble::ContextFull => "the model's context is full".to_owned(),
+        ModelTrouble::Refusal => "the model refused".to_owned(),
+        ModelTrouble::UnknownModel => "the model does not exist, or is not yours to use".to_owned(),
+        ModelTrouble::Invalid => "the model's service does not accept the request".to_owned(),
+        ModelTrouble::Cut => "the answer of the model broke off".to_owned(),
+        ModelTrouble::Silence => "the model did not answer".to_owned(),
+    }
+}

@@ -1,0 +1,81 @@
+//! Agents run by the real clients of coding agents, with a scripted model: what they do is recorded, what they
+//! must not do they cannot, and nothing is done twice when something dies.
+
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test stops at the first surprise"
+)]
+
+#[path = "../e2e/harness.rs"]
+#[expect(dead_code, reason = "it is shared, and not all of it is needed here")]
+mod harness;
+mod hostile;
+mod kills;
+mod lab;
+mod people;
+mod processes;
+mod switched_off;
+mod work;
+#[path = "../runs/world.rs"]
+#[expect(dead_code, reason = "it is shared, and not all of it is needed here")]
+mod world;
+
+/// The same tests for each client.
+macro_rules! for_each_client {
+    ($($name:ident: $kind:ident),*) => {
+        $(mod $name {
+            use crate::lab::$kind as KIND;
+
+            #[test]
+            fn a_run_goes_to_a_commit() {
+                crate::work::a_run_goes_to_a_commit(&KIND);
+            }
+
+            #[test]
+            fn tools_that_are_switched_off_have_no_effect() {
+                crate::switched_off::tools_have_no_effect(&KIND);
+            }
+
+            #[test]
+            fn hostile_settings_have_no_effect() {
+                crate::hostile::settings_have_no_effect(&KIND);
+            }
+
+            #[test]
+            fn a_call_waits_for_a_person_and_runs_once() {
+                crate::people::a_call_waits_and_runs_once(&KIND);
+            }
+
+            #[test]
+            fn a_person_answers_a_question() {
+                crate::people::a_question_is_answered(&KIND);
+            }
+
+            #[test]
+            fn killed_windlass() {
+                crate::kills::survives(&KIND, crate::kills::Victim::Windlass);
+            }
+
+            #[test]
+            fn killed_client() {
+                crate::kills::survives(&KIND, crate::kills::Victim::Client);
+            }
+
+            #[test]
+            fn killed_both() {
+                crate::kills::survives(&KIND, crate::kills::Victim::Both);
+            }
+
+            #[test]
+            fn killed_relay() {
+                crate::kills::survives(&KIND, crate::kills::Victim::Relay);
+            }
+        })*
+    };
+}
+
+for_each_client!(claude: CLAUDE, codex: CODEX, gemini: GEMINI, opencode: OPENCODE);

@@ -1,0 +1,23 @@
+//! Agents run without a client: by a model that is asked directly, by a program, by a person. None of them needs to be
+//! installed; the model is scripted.
+
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    reason = "a test stops at the first surprise"
+)]
+
+mod command;
+#[path = "../e2e/harness.rs"]
+#[expect(dead_code, reason = "it is shared, and not all of it is needed here")]
+mod harness;
+mod kills;
+mod lab;
+mod model;
+mod person;
+mod waiting;
+#[path = "../runs/world.rs"]
+#[expect(dead_code, reason = "it is shared, and not all of it is needed here")]
+mod world;

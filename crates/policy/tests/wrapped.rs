@@ -1,0 +1,78 @@
+//! Rules for servers that are wrapped, not registered.
+
+#![expect(clippy::unwrap_used, reason = "a test may fail loudly")]
+
+use std::collections::BTreeMap;
+
+use serde_json::json;
+use windlass_kernel::{Code, RiskLevel};
+use windlass_policy::{
+    Connector, FileError, LexicalWorkspace, PolicySet, Question, Server, Tool, Verdict,
+};
+
+const TOOLS: &str = r#"
+[server.notes]
+connector = "mcp-stdio"
+command = ["node", "server.js"]
+[server.notes.tool.add]
+class = "write"
+"#;
+
+const RULE: &str = r#"
+[[rule]]
+id = "a"
+verdict = "allow"
+reason = "it is fine"
+tool = "notes/*"
+matches = [{ tool = "notes/add" }]
+"#;
+
+fn load(tools: &str, rules: &str) -> Result<PolicySet, FileError> {
+    PolicySet::load(&BTreeMap::from([
+        ("tools.toml".to_owned(), tools.as_bytes().to_vec()),
+        ("policy/a.toml".to_owned(), rules.as_bytes().to_vec()),
+    ]))
+}
+
+fn question(tool: &str, args: serde_json::Value) -> Question {
+    let (server, tool) = tool.split_once('/').unwrap();
+    Question {
+        server: server.to_owned(),
+        tool: tool.to_owned(),
+        declared_class: None,
+        args,
+        has_key: true,
+        phase: None,
+        agent: None,
+    }
+}
+
+#[test]
+fn rules_for_wrapped_servers_stand_before_the_servers_do() {
+    let rule = |class: &str| RULE.replace("notes", "wrapped-memory") + class;
+    let class = "class = [\"read\"]\n";
+    for rules in [rule(""), rule(class)] {
+        let set = load(TOOLS, &rules).unwrap();
+        let unknown =
+            set.judge(&question("wrapped-memory/add", json!({})), &LexicalWorkspace::default());
+        assert_eq!(unknown.code, Some(Code::ToolUnclassifiedDenied));
+        let stdio = Connector::McpStdio { command: Vec::new(), sandbox: true, network: Vec::new() };
+        let tools = [
+            Tool::wrapped("add", "add", RiskLevel::Write),
+            Tool::wrapped("get", "Get", RiskLevel::Read),
+        ];
+        let hash = set.hash();
+        let set = set.with_wrapped([Server::wrapped("memory", stdio, Vec::new(), tools)]);
+        let verdict =
+            |tool| set.judge(&question(tool, json!({})), &LexicalWorkspace::default()).verdict;
+        assert_eq!(verdict("wrapped-memory/get"), Verdict::Allow);
+        let expected = if rules.contains("class") { Verdict::Deny } else { Verdict::Allow };
+        assert_eq!(verdict("wrapped-memory/add"), expected);
+        assert_eq!(set.hash(), hash);
+    }
+    // An example must still be one, and no registered server has such a name.
+    let error = load(TOOLS, &rule("misses = [{ tool = \"wrapped-memory/x\" }]")).unwrap_err();
+    assert!(error.message.contains("it matches this example"), "{error}");
+    let error = load(&TOOLS.replace("notes", "wrapped-notes"), RULE).unwrap_err();
+    assert!(error.message.contains("`windlass mcp wrap`"), "{error}");
+}

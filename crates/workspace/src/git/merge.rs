@@ -1,0 +1,117 @@
+//! Merges branches without a work tree, and brings one that is checked out up to date.
+
+use std::path::{Path, PathBuf};
+
+use super::error::GitCause;
+use super::private::PrivateDir;
+use super::{Access, CommitId, Git, GitError, TreeId, id_of, path_of};
+
+/// The result of merging two commits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CommitMerge {
+    /// The changes of both were merged.
+    Clean(TreeId),
+    /// Both have changed the same lines of these files.
+    Conflict(Vec<PathBuf>),
+}
+
+impl Git {
+    /// Reads the commit of a branch; `None` if there is no such branch.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub fn branch_tip(&self, branch: &str) -> Result<Option<CommitId>, GitError> {
+        self.commit_named("read the branch", &format!("refs/heads/{branch}"))
+    }
+
+    /// Reads the message of a commit.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub fn message_of(&self, commit: &CommitId) -> Result<String, GitError> {
+        let read = self.read("read the message of the commit").args(["log", "-1", "--format=%B"]);
+        let bytes = read.arg(commit.as_str()).output()?;
+        Ok(String::from_utf8_lossy(&bytes).trim_end().to_owned())
+    }
+
+    /// Merges two commits into a tree; no ref and no work tree changes. The repository's settings and attributes
+    /// are not read, so that no merge driver runs. Needs git 2.38.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub fn merge_commits(
+        &self,
+        ours: &CommitId,
+        theirs: &CommitId,
+    ) -> Result<CommitMerge, GitError> {
+        let operation = "merge the branches";
+        let objects = self.common_dir()?.join("objects");
+        let folder = PrivateDir::new(operation, objects, ours.as_str().len())?;
+        let output = folder
+            .git(operation, Access::Write)
+            .args(["merge-tree", "--write-tree", "-z", "--name-only", "--no-messages"])
+            .args([ours.as_str(), theirs.as_str()])
+            .run()?;
+        let unexpected = || GitError::unexpected(operation, &output.stdout);
+        let mut fields = output.stdout.split(|byte| *byte == 0).filter(|field| !field.is_empty());
+        match output.code {
+            Some(0) => {
+                let tree = fields.next().ok_or_else(unexpected)?;
+                Ok(CommitMerge::Clean(id_of(operation, &[tree, b"\n"].concat())?))
+            }
+            Some(1) => {
+                let paths: Vec<PathBuf> = fields.skip(1).map(path_of).collect();
+                if paths.is_empty() { Err(unexpected()) } else { Ok(CommitMerge::Conflict(paths)) }
+            }
+            Some(_) | None => Err(output.failure(operation, self.root())),
+        }
+    }
+
+    /// Checks that a work tree at the commit `from` can be brought to the commit `to` without losing anything.
+    ///
+    /// # Errors
+    /// [`GitError`] names what is in the way.
+    pub fn check_advance(
+        &self,
+        worktree: &Path,
+        from: &CommitId,
+        to: &CommitId,
+    ) -> Result<(), GitError> {
+        self.read_trees(worktree, from, to, &["-n"])
+    }
+
+    /// Brings the files and the index of a work tree from one commit to another; its branch is not moved. Files
+    /// that do not differ between both stay as they are. It may be called again.
+    ///
+    /// # Errors
+    /// [`GitError`] if a file that differs has other changes.
+    pub fn advance(&self, worktree: &Path, from: &CommitId, to: &CommitId) -> Result<(), GitError> {
+        match self.read_trees(worktree, from, to, &[]) {
+            Err(GitError { cause: GitCause::Exit { .. }, .. })
+                if self.at(worktree).tree_of_worktree()? == self.tree_of(to)? =>
+            {
+                // A process that was killed had written the files, but not the index.
+                self.at(worktree).reset_index(to)
+            }
+            read => read,
+        }
+    }
+
+    fn read_trees(
+        &self,
+        worktree: &Path,
+        from: &CommitId,
+        to: &CommitId,
+        options: &[&str],
+    ) -> Result<(), GitError> {
+        let operation = "bring the work tree up to date";
+        let target = self.at(worktree);
+        let settings = target.checkout_settings(operation, to)?;
+        // Otherwise a file whose times changed counts as changed. It lists files that differ, with status 1.
+        let refresh = target.write(operation).settings(&settings).reading_files();
+        refresh.args(["update-index", "-q", "--refresh"]).run()?;
+        let read = target.write(operation).settings(&settings);
+        let read = read.args(["read-tree", "-m", "-u"]).args(options);
+        read.args([from.as_str(), to.as_str()]).output().map(drop)
+    }
+}
