@@ -11,7 +11,7 @@ use windlass_mcp::Server;
 
 use crate::host::Message;
 
-/// How much of a client's error stream is kept, from its end.
+/// How much of an error stream is kept, from its end.
 const STDERR_BYTES_MAX: usize = 4096;
 /// The longest line of a client's output.
 const LINE_BYTES_MAX: u64 = 64 << 20;
@@ -48,6 +48,20 @@ pub(crate) fn serve_tools(listener: UnixListener, serving: Serving, sender: Send
     });
 }
 
+/// Keeps the end of what a process writes to its error stream.
+pub(crate) fn keep_tail(process: &mut AgentProcess, tail: Arc<Mutex<Vec<u8>>>) {
+    let Some(mut stderr) = process.stderr.take() else { return };
+    std::thread::spawn(move || {
+        let mut chunk = [0; 4096];
+        while let Ok(count @ 1..) = stderr.read(&mut chunk) {
+            let mut tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
+            tail.extend(chunk.get(..count).unwrap_or_default());
+            let excess = tail.len().saturating_sub(STDERR_BYTES_MAX);
+            tail.drain(..excess);
+        }
+    });
+}
+
 /// Feeds the client its input and reads its output.
 pub(crate) fn follow(
     process: &mut AgentProcess,
@@ -62,17 +76,7 @@ pub(crate) fn follow(
             let _ = stdin.write_all(input.as_bytes());
         }
     });
-    if let Some(mut stderr) = process.stderr.take() {
-        std::thread::spawn(move || {
-            let mut chunk = [0; 4096];
-            while let Ok(count @ 1..) = stderr.read(&mut chunk) {
-                let mut tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
-                tail.extend(chunk.get(..count).unwrap_or_default());
-                let excess = tail.len().saturating_sub(STDERR_BYTES_MAX);
-                tail.drain(..excess);
-            }
-        });
-    }
+    keep_tail(process, tail);
     let Some(stdout) = process.stdout.take() else { return };
     std::thread::spawn(move || {
         let mut stdout = BufReader::new(stdout);

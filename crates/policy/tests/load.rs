@@ -2,8 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may fail loudly")]
 
+mod common;
+
 use std::collections::BTreeMap;
 
+use common::{RULE, load, question};
 use serde_json::json;
 use windlass_kernel::{Code, Digest, RiskLevel, canon};
 use windlass_policy::{
@@ -38,35 +41,6 @@ class = "write"
 argv = ["cp", "--", { arg = "/from" }, { arg = "/more", optional = true }]
 stdin = "/text"
 "#;
-
-const RULE: &str = r#"
-[[rule]]
-id = "a"
-verdict = "allow"
-reason = "it is fine"
-tool = "notes/*"
-matches = [{ tool = "notes/add" }]
-"#;
-
-fn load(tools: &str, rules: &str) -> Result<PolicySet, FileError> {
-    PolicySet::load(&BTreeMap::from([
-        ("tools.toml".to_owned(), tools.as_bytes().to_vec()),
-        ("policy/a.toml".to_owned(), rules.as_bytes().to_vec()),
-    ]))
-}
-
-fn question(tool: &str, args: serde_json::Value) -> Question {
-    let (server, tool) = tool.split_once('/').unwrap();
-    Question {
-        server: server.to_owned(),
-        tool: tool.to_owned(),
-        declared_class: None,
-        args,
-        has_key: true,
-        phase: None,
-        agent: None,
-    }
-}
 
 #[test]
 fn faults_are_named_with_their_place() {

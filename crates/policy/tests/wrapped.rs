@@ -2,8 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may fail loudly")]
 
-use std::collections::BTreeMap;
+mod common;
 
+use common::{RULE, load, question};
 use serde_json::json;
 use windlass_kernel::{Code, RiskLevel};
 use windlass_policy::{
@@ -17,35 +18,6 @@ command = ["node", "server.js"]
 [server.notes.tool.add]
 class = "write"
 "#;
-
-const RULE: &str = r#"
-[[rule]]
-id = "a"
-verdict = "allow"
-reason = "it is fine"
-tool = "notes/*"
-matches = [{ tool = "notes/add" }]
-"#;
-
-fn load(tools: &str, rules: &str) -> Result<PolicySet, FileError> {
-    PolicySet::load(&BTreeMap::from([
-        ("tools.toml".to_owned(), tools.as_bytes().to_vec()),
-        ("policy/a.toml".to_owned(), rules.as_bytes().to_vec()),
-    ]))
-}
-
-fn question(tool: &str, args: serde_json::Value) -> Question {
-    let (server, tool) = tool.split_once('/').unwrap();
-    Question {
-        server: server.to_owned(),
-        tool: tool.to_owned(),
-        declared_class: None,
-        args,
-        has_key: true,
-        phase: None,
-        agent: None,
-    }
-}
 
 #[test]
 fn rules_for_wrapped_servers_stand_before_the_servers_do() {

@@ -2,19 +2,19 @@
 
 use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::sync::mpsc::{Sender, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 
 use serde_json::Value;
 use windlass_connect::AgentProcess;
 use windlass_engine::EngineError;
 use windlass_engine::executors::CallResult;
 
+use crate::streams::keep_tail;
+
 /// The longest line.
 pub(super) const LINE_BYTES_MAX: u64 = 1 << 20;
 /// How many lines may wait until the program reads them.
 const LINES_MAX: usize = 1024;
-/// How much of its error stream is kept, from its end.
-const STDERR_BYTES_MAX: usize = 4096;
 
 /// What the thread of the invocation is told.
 pub(super) enum Message {
@@ -45,17 +45,7 @@ pub(super) fn follow(
             }
         }
     });
-    if let Some(mut stderr) = process.stderr.take() {
-        std::thread::spawn(move || {
-            let mut chunk = [0; 4096];
-            while let Ok(count @ 1..) = stderr.read(&mut chunk) {
-                let mut tail = tail.lock().unwrap_or_else(PoisonError::into_inner);
-                tail.extend(chunk.get(..count).unwrap_or_default());
-                let excess = tail.len().saturating_sub(STDERR_BYTES_MAX);
-                tail.drain(..excess);
-            }
-        });
-    }
+    keep_tail(process, tail);
     if let Some(stdout) = process.stdout.take() {
         let sender = sender.clone();
         std::thread::spawn(move || read_lines(BufReader::new(stdout), &sender));

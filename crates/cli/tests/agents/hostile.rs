@@ -4,7 +4,8 @@ use std::path::Path;
 
 use serde_json::json;
 
-use crate::lab::{Kind, Lab, script, shell};
+use crate::lab::{Kind, Lab};
+use crate::scripted::{script, shell};
 
 /// A text that must reach no model.
 const MARKER: &str = "MARKER-5150";

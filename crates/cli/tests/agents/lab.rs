@@ -4,10 +4,11 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use windlass_loopback_model::{LoopbackModel, Script};
 
-use crate::harness::{Outcome, finish, text_of};
+use crate::harness::{Outcome, finish};
+use crate::scripted;
 use crate::world::Repo;
 
 /// The folder with the clients, if it is not `target/clients`.
@@ -150,17 +151,7 @@ impl Lab {
 
     /// The calls in the journal, oldest first, as tool, arguments and state.
     pub fn calls(&self) -> Vec<(String, Value, String)> {
-        let mut calls = Vec::new();
-        for id in self.repo.place.ids().iter().rev() {
-            let log = self.windlass(&["trace", "log", id, "--artifacts", "--json"]).exit(0);
-            let entries: Vec<Value> =
-                log.text().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-            let Some(proposal) = entries[0].pointer("/artifact/proposal") else { continue };
-            let [server, tool] = ["tool_server", "tool_name"].map(|key| text_of(proposal, key));
-            let state = text_of(&entries.last().expect("an entry")["entry"], "to_state");
-            calls.push((format!("{server}/{tool}"), proposal["args"].clone(), state));
-        }
-        calls
+        scripted::calls(&self.repo)
     }
 
     /// Everything that the model was told, as text.
@@ -190,35 +181,4 @@ impl Lab {
             assert!(request.not_offered.is_empty(), "{:?}", request.not_offered);
         }
     }
-}
-
-/// One call as a step of a script.
-pub fn call(name: &str, input: Value) -> Value {
-    json!({ "calls": [{ "name": name, "input": input }] })
-}
-
-/// A step that runs a shell line.
-pub fn shell(line: &str) -> Value {
-    call("shell_run", json!({ "line": line }))
-}
-
-/// A step that answers; an agent that learns of nothing else answers again.
-fn answer(answer: Value) -> Value {
-    json!({ "calls": [{ "name": "finish", "input": answer }], "repeat": -1 })
-}
-
-/// The script of a run whose builder takes these steps.
-pub fn script(build: Vec<Value>) -> Value {
-    let plan = json!({ "summary": "Add a file.", "steps": [], "checks": [], "risks": [] });
-    let done = json!({ "summary": "Added it.", "commit_message": "Add a file", "checks": [] });
-    let verdict = json!({ "verdict": "approved", "reason": "It is right.", "summary": "Seen." });
-    let look = call("fs_read", json!({ "path": "README.md" }));
-    let build: Vec<Value> = build.into_iter().chain([answer(done)]).collect();
-    json!({
-        "conversations": [
-            { "when": "You plan one change", "steps": [look, answer(plan)] },
-            { "when": "You carry out the plan", "steps": build },
-        ],
-        "otherwise": [answer(verdict)],
-    })
 }

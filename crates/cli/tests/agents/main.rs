@@ -18,6 +18,8 @@ mod kills;
 mod lab;
 mod people;
 mod processes;
+#[path = "../runners/scripted.rs"]
+mod scripted;
 mod switched_off;
 mod work;
 #[path = "../runs/world.rs"]
@@ -33,6 +35,11 @@ macro_rules! for_each_client {
             #[test]
             fn a_run_goes_to_a_commit() {
                 crate::work::a_run_goes_to_a_commit(&KIND);
+            }
+
+            #[test]
+            fn tasks_of_the_driver_pass() {
+                crate::work::tasks_of_the_driver_pass(&KIND);
             }
 
             #[test]

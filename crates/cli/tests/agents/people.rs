@@ -2,7 +2,8 @@
 
 use serde_json::json;
 
-use crate::lab::{Kind, Lab, call, script, shell};
+use crate::lab::{Kind, Lab};
+use crate::scripted::{call, script, shell};
 use crate::world::{VOICE, id_of};
 
 pub fn a_call_waits_and_runs_once(kind: &'static Kind) {

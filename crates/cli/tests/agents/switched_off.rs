@@ -4,7 +4,8 @@ use std::net::TcpListener;
 
 use serde_json::{Value, json};
 
-use crate::lab::{Canaries, Kind, Lab, script, shell};
+use crate::lab::{Canaries, Kind, Lab};
+use crate::scripted::{script, shell};
 
 /// Calls of these functions, whether they are offered or not.
 fn functions<const COUNT: usize>(functions: [(&str, Value); COUNT]) -> Vec<Value> {

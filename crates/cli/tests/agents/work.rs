@@ -1,25 +1,66 @@
-//! A run in which nothing goes wrong.
+//! Runs in which nothing goes wrong.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use crate::lab::{KEY, Kind, Lab, call, script, shell};
+use crate::lab::{KEY, Kind, Lab};
+use crate::scripted::{answer, call, script, shell};
 
 pub fn a_run_goes_to_a_commit(kind: &'static Kind) {
     let write = json!({ "path": "hello.txt", "content": "hello\n" });
-    let steps = vec![call("fs_write", write.clone()), shell("cat hello.txt")];
+    let read = json!({ "path": "README.md" });
+    let steps = vec![
+        call("fs_read", read.clone()),
+        call("fs_write", write.clone()),
+        shell("cat hello.txt"),
+    ];
     let Some(lab) = Lab::new(kind, &script(steps)) else { return };
     let before = lab.repo.commits();
     lab.run().exit(0);
     lab.has_passed(before);
     assert_eq!(lab.repo.git(&["show", "HEAD:hello.txt"]), "hello");
-    let expected = [
-        ("fs/read", json!({ "path": "README.md" })),
-        ("fs/write", write),
-        ("shell/run", json!({ "line": "cat hello.txt" })),
-    ]
-    .map(|(tool, args)| (tool.to_owned(), args, "COMPLETED".to_owned()));
+    let expected =
+        [("fs/read", read), ("fs/write", write), ("shell/run", json!({ "line": "cat hello.txt" }))]
+            .map(|(tool, args)| (tool.to_owned(), args, "COMPLETED".to_owned()));
     assert_eq!(lab.calls(), expected);
     let requests = lab.model.requests();
     assert!(requests.iter().all(|request| request.credentials));
     assert!(!lab.repo.place.stores(KEY), "the credential is stored");
+}
+
+/// Two tasks of the driver loop: one makes the context file inside the sandbox, the next one changes code.
+pub fn tasks_of_the_driver_pass(kind: &'static Kind) {
+    let context = json!({ "path": "ai.project.json", "content": "{\"project\":\"demo\"}\n" });
+    let code = json!({ "path": "greet.py", "content": "def greet():\n    return \"hello\"\n" });
+    let conversation = |request: &str, intent: &str, write: &Value, claims: Value| {
+        let answer = answer(json!({
+            "verdict": "PASS",
+            "intent": intent,
+            "summary": "Wrote a file.",
+            "questions": [],
+            "claims": claims,
+            "memory": {},
+        }));
+        json!({ "when": request, "steps": [call("fs_write", write.clone()), answer] })
+    };
+    let claims = json!({ "paths": ["greet.py"], "symbols": ["greet.py#greet"], "citations": [] });
+    let nothing = json!({ "paths": [], "symbols": [], "citations": [] });
+    let tasks = ["initialize project", "implement a greeting"];
+    let script = json!({
+        "conversations": [
+            conversation(tasks[0], "generate_context", &context, nothing),
+            conversation(tasks[1], "code_generation", &code, claims),
+        ],
+        "otherwise": [],
+    });
+    let Some(lab) = Lab::new(kind, &script) else { return };
+    for task in tasks {
+        let line = ["run", task, "--loop=driver", "--json", "--agent", kind.name, "--by=ada"];
+        lab.windlass(&line).exit(0);
+        lab.repo.git(&["add", "-A"]);
+        lab.repo.git(&["commit", "-qm", task]);
+    }
+    assert_eq!(lab.repo.git(&["show", "HEAD~:ai.project.json"]), "{\"project\":\"demo\"}");
+    let calls = [context, code].map(|args| ("fs/write".to_owned(), args, "COMPLETED".to_owned()));
+    assert_eq!(lab.calls(), calls);
+    lab.repo.is_whole();
 }

@@ -186,16 +186,20 @@ fn a_server_that_does_not_answer_is_an_error() {
     assert!(!place.state().join("wrapped").exists());
 }
 
-/// The `node_modules` with the programs of other projects, if this machine has them.
+/// The `node_modules` with the programs of other projects; nothing if they are not installed.
 fn clients() -> Option<PathBuf> {
-    let folder = std::env::var_os("WINDLASS_TEST_CLIENTS").map(PathBuf::from);
-    let folders = folder.map(|folder| [folder.join("node_modules"), folder]);
-    let has_servers = |folder: &PathBuf| folder.join("@modelcontextprotocol").is_dir();
-    let found = folders.into_iter().flatten().find(has_servers);
-    if found.is_none() {
-        windlass_testkit::skipped("WINDLASS_TEST_CLIENTS names no folder with MCP servers");
+    let folder = std::env::var_os("WINDLASS_TEST_CLIENTS").map_or_else(
+        || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/clients"),
+        PathBuf::from,
+    );
+    let modules = folder.join("node_modules");
+    if modules.join("@modelcontextprotocol").is_dir() {
+        return Some(modules.canonicalize().expect("a folder"));
     }
-    found
+    let reason = "the MCP servers are not installed: `cargo xtask clients` does that";
+    assert!(std::env::var_os("CI").is_none(), "{reason}");
+    windlass_testkit::skipped(reason);
+    None
 }
 
 /// Wraps a server of the protocol's own project, in its cell.

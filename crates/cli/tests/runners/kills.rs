@@ -1,14 +1,12 @@
 //! Windlass killed at moments that nobody chose, while a model works.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
-use serde_json::Value;
 use windlass_testkit::{Random, soak};
 
 use crate::harness::Outcome;
-use crate::lab::{APIS, Lab, calls, script, shell};
-use crate::world::VOICE;
+use crate::lab::{APIS, Lab};
+use crate::scripted::{count, is_done_once, next_command, script};
 
 /// How often it is killed, at least.
 const KILLS: usize = 5;
@@ -23,12 +21,11 @@ fn nothing_is_done_twice() {
         if killed >= KILLS {
             return;
         }
-        let lines = (0..LINES).map(|number| shell(&format!("echo line {number} >> count.txt")));
-        let lab = Lab::new(APIS[round % 3], &script(lines.collect()), "");
+        let lab = Lab::new(APIS[round % 3], &script(count(LINES)), "");
         let before = lab.repo.commits();
         killed += one_run(&lab, &mut random);
         lab.has_passed(before);
-        is_done_once(&lab);
+        is_done_once(&lab.repo);
     }
     panic!("it was killed only {killed} times");
 }
@@ -61,48 +58,7 @@ fn one_run(lab: &Lab, random: &mut Random) -> usize {
         if outcome.code == Some(0) {
             return killed;
         }
-        let runs = lab.windlass(&["status", "--json"]).exit(0).json();
-        let Some(run) = runs.as_array().and_then(|runs| runs.first()) else { continue };
-        line = next_command(lab, run, &outcome);
+        line = next_command(&lab.repo, &outcome).unwrap_or(line);
     }
     panic!("the run does not end");
-}
-
-/// What a person does with a run that stands still.
-fn next_command(lab: &Lab, run: &Value, outcome: &Outcome) -> Vec<String> {
-    let id = run["run_id"].as_str().expect("an id").to_owned();
-    if run["state"] != "CHECKPOINT" {
-        assert!(matches!(outcome.code, None | Some(4)), "{outcome}\n{run}");
-        return ["resume", &id, "--json"].map(str::to_owned).to_vec();
-    }
-    let shown = lab.windlass(&["queue", "show", &id, "--json"]).exit(0).json().to_string();
-    let mut words: Vec<String> =
-        ["queue", "approve", &id, "--resume", "--json"].map(str::to_owned).to_vec();
-    words.extend(VOICE.map(str::to_owned));
-    // A call that was interrupted: a person looks whether it had its effect.
-    if let Some((_, rest)) = shown.split_once("echo line ") {
-        let number: String = rest.chars().take_while(char::is_ascii_digit).collect();
-        let line = format!("line {number}");
-        let has_run = lab.repo.read("count.txt").lines().any(|written| written == line);
-        words.extend(has_run.then(|| "--ran".to_owned()));
-    }
-    words
-}
-
-/// Each line was written by one call that is recorded once.
-fn is_done_once(lab: &Lab) {
-    let mut made: BTreeMap<String, usize> = BTreeMap::new();
-    for (tool, args, _) in calls(&lab.repo) {
-        if tool == "shell/run" {
-            *made.entry(args["line"].to_string()).or_default() += 1;
-        }
-    }
-    assert!(made.values().all(|count| *count == 1), "{made:?}");
-    let written = lab.repo.read("count.txt");
-    let mut lines: Vec<&str> = written.lines().collect();
-    lines.sort_unstable();
-    lines.dedup();
-    assert_eq!(lines.len(), written.lines().count(), "{written}");
-    assert_eq!(lines.len(), made.len(), "{written}\n{made:?}");
-    println!("{} of {LINES} lines were written", lines.len());
 }

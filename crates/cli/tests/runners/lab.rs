@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use windlass_loopback_model::{LoopbackModel, Script};
 
 use crate::harness::{Outcome, finish, text_of};
@@ -70,48 +70,4 @@ impl Lab {
         self.repo.is_whole();
         assert!(!self.repo.place.stores(KEY), "the credential is stored");
     }
-}
-
-/// The calls in a journal, oldest first, as tool, arguments and state.
-pub fn calls(repo: &Repo) -> Vec<(String, Value, String)> {
-    let mut calls = Vec::new();
-    for id in repo.place.ids().iter().rev() {
-        let log = repo.windlass(&["trace", "log", id, "--artifacts", "--json"]).exit(0);
-        let entries: Vec<Value> =
-            log.text().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-        let Some(proposal) = entries[0].pointer("/artifact/proposal") else { continue };
-        let [server, tool] = ["tool_server", "tool_name"].map(|key| text_of(proposal, key));
-        let state = text_of(&entries.last().expect("an entry")["entry"], "to_state");
-        calls.push((format!("{server}/{tool}"), proposal["args"].clone(), state));
-    }
-    calls
-}
-
-/// One call as a step of a script.
-pub fn call(name: &str, input: Value) -> Value {
-    json!({ "calls": [{ "name": name, "input": input }] })
-}
-
-/// A step that runs a shell line.
-pub fn shell(line: &str) -> Value {
-    call("shell_run", json!({ "line": line }))
-}
-
-fn answer(answer: Value) -> Value {
-    json!({ "calls": [{ "name": "finish", "input": answer }], "repeat": -1 })
-}
-
-/// The script of a run whose builder takes these steps.
-pub fn script(build: Vec<Value>) -> Value {
-    let plan = json!({ "summary": "Add a file.", "steps": [], "checks": [], "risks": [] });
-    let done = json!({ "summary": "Added it.", "commit_message": "Add a file", "checks": [] });
-    let verdict = json!({ "verdict": "approved", "reason": "It is right.", "summary": "Seen." });
-    let build: Vec<Value> = build.into_iter().chain([answer(done)]).collect();
-    json!({
-        "conversations": [
-            { "when": "You plan one change", "steps": [answer(plan)] },
-            { "when": "You carry out the plan", "steps": build },
-        ],
-        "otherwise": [answer(verdict)],
-    })
 }

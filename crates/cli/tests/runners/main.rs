@@ -17,6 +17,7 @@ mod kills;
 mod lab;
 mod model;
 mod person;
+mod scripted;
 mod waiting;
 #[path = "../runs/world.rs"]
 #[expect(dead_code, reason = "it is shared, and not all of it is needed here")]

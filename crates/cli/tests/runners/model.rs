@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use crate::lab::{APIS, KEY, Lab, call, calls, script, shell};
+use crate::lab::{APIS, KEY, Lab};
+use crate::scripted::{call, calls, script, shell};
 use crate::world::{VOICE, id_of};
 
 /// A run whose builder takes these steps passes with every service.

@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 
 use crate::command::{DONE, repo, run};
 use crate::harness::finish;
-use crate::lab::{APIS, Lab, call, calls, script, shell};
+use crate::lab::{APIS, Lab};
+use crate::scripted::{call, calls, script, shell};
 use crate::world::{Repo, id_of};
 
 /// A builder that does a step, then cannot work for this long; it goes on when it was interrupted.
