@@ -27,8 +27,29 @@ pub(crate) const PATIENCE_SECONDS: u64 = 120;
 pub struct Endpoint {
     /// The address.
     pub url: String,
-    /// The header and its value.
-    pub credential: Option<(String, String)>,
+    /// The headers that carry the credential, with their values.
+    pub headers: Vec<(String, String)>,
+}
+
+/// Where a client's model is at this moment: a login may be renewed while a run goes on.
+#[derive(Clone)]
+pub struct EndpointSource(Arc<dyn Fn() -> Endpoint + Send + Sync>);
+
+impl EndpointSource {
+    /// The endpoint that the function finds.
+    pub fn new(find: impl Fn() -> Endpoint + Send + Sync + 'static) -> Self {
+        Self(Arc::new(find))
+    }
+
+    pub(crate) fn find(&self) -> Endpoint {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for EndpointSource {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("EndpointSource").finish_non_exhaustive()
+    }
 }
 
 impl fmt::Debug for Endpoint {
@@ -118,9 +139,10 @@ impl Forwarder {
 
     /// What the client reaches: its model, and nothing else.
     pub(crate) fn rules(&self, endpoint: &Endpoint) -> Result<BrokerRules, String> {
-        let credential = endpoint.credential.as_ref();
-        let credential = credential.map(|(name, value)| Credential::header(name, value));
-        let credential = credential.transpose().map_err(|error| error.to_string())?;
+        let credential = match endpoint.headers.as_slice() {
+            [] => None,
+            headers => Some(Credential::new(headers).map_err(|error| error.to_string())?),
+        };
         let route = Route::new(PREFIX, &endpoint.url, credential)
             .map_err(|error| format!("{error}: `{}`", endpoint.url))?;
         let inspector = Arc::clone(&self.inspector) as Arc<dyn RouteInspector>;

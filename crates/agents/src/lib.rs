@@ -27,7 +27,7 @@ pub use answer::text_of;
 pub use client::{Api, Client, Guard, SERVER};
 pub use clients::{Claude, Codex, Gemini, OpenCode, all};
 pub use command::{CommandRunner, CommandSettings};
-pub use forwarder::Endpoint;
+pub use forwarder::{Endpoint, EndpointSource};
 pub use model::{ModelApi, ModelRunner, ModelSettings, Prices};
 pub use person::PersonRunner;
 pub use runner::{ClientRunner, ClientSettings, version_of};

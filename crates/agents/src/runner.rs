@@ -50,7 +50,7 @@ pub struct ClientSettings {
     /// The model, unless the agent names one.
     pub model: Option<String>,
     /// Where its model is, and the credential.
-    pub endpoint: crate::Endpoint,
+    pub endpoint: crate::EndpointSource,
     /// How long nothing may happen before it is stopped.
     pub silence: Duration,
     /// How much it can do besides calling our tools.
@@ -166,7 +166,7 @@ impl ClientRunner {
         let harmless = self.client.harmless_tools().iter().map(|name| (*name).to_owned());
         let forwarder =
             Forwarder::new(names.chain(harmless).collect(), self.settings.guard, sender.clone());
-        let network = match forwarder.rules(&self.settings.endpoint) {
+        let network = match forwarder.rules(&self.settings.endpoint.find()) {
             Ok(rules) => rules,
             Err(reason) => return failed("authentication", reason),
         };

@@ -11,7 +11,7 @@ use crate::body::{CopyError, Direction, Encoding, Extensions, Meter, Pipe, send,
 use crate::event::{End, Refusal, Unreachable};
 use crate::http::{Framing, Request, Response, Version};
 use crate::inspect::{Inspection, is_encoded};
-use crate::route::{Route, plain_name};
+use crate::route::{Credential, Route, plain_name};
 use crate::rules::Limits;
 use crate::scrub::Scrubber;
 use crate::serve::{Client, read_head};
@@ -72,8 +72,8 @@ pub(crate) fn request_head(
             push_header(&mut head, name, value);
         }
     }
-    if let Some(credential) = credential {
-        push_header(&mut head, credential.name(), credential.value().as_bytes());
+    for (name, value) in credential.into_iter().flat_map(Credential::headers) {
+        push_header(&mut head, name, value.as_bytes());
     }
     if route.is_some_and(Route::is_searched) {
         push_header(&mut head, "accept-encoding", b"identity");

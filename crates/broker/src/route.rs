@@ -207,8 +207,8 @@ impl Route {
     /// Whether a header carries a key.
     pub(crate) fn is_key_header(&self, name: &str) -> bool {
         let plain = plain_name(name);
-        let own = self.credential.as_ref().is_some_and(|own| plain_name(own.name()) == plain);
-        own || self.key_headers.contains(&plain)
+        let mut own = self.credential.iter().flat_map(Credential::headers);
+        own.any(|(name, _)| plain_name(name) == plain) || self.key_headers.contains(&plain)
     }
 }
 
@@ -273,48 +273,46 @@ impl RouteSwitch {
     }
 }
 
-/// A header that the broker adds to the requests of a route. The client never sees it.
+/// Headers that the broker adds to the requests of a route. The client never sees them.
 #[derive(Clone)]
-pub struct Credential {
-    name: String,
-    value: Zeroizing<String>,
-}
+pub struct Credential(Vec<(String, Zeroizing<String>)>);
 
 impl Credential {
-    /// The header `name` with this value.
+    /// These headers with their values.
     ///
     /// # Errors
-    /// [`RouteError`] if it cannot be sent. The error does not contain the value.
-    pub fn header(name: &str, value: &str) -> Result<Self, RouteError> {
-        let name = name.to_ascii_lowercase();
-        if !is_token(name.as_bytes()) || is_of_connection(&name) || name == "host" {
-            return Err(RouteError::HeaderName);
-        }
-        let sendable = value.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
-        if value.trim().is_empty() || value.trim() != value || !sendable {
-            return Err(RouteError::HeaderValue);
-        }
-        Ok(Self { name, value: Zeroizing::new(value.to_owned()) })
+    /// [`RouteError`] if one cannot be sent. The error does not contain the value.
+    pub fn new<T: AsRef<str>>(headers: &[(T, T)]) -> Result<Self, RouteError> {
+        let header = |(name, value): &(T, T)| {
+            let (name, value) = (name.as_ref().to_ascii_lowercase(), value.as_ref());
+            if !is_token(name.as_bytes()) || is_of_connection(&name) || name == "host" {
+                return Err(RouteError::HeaderName);
+            }
+            let sendable = value.bytes().all(|byte| byte == b' ' || byte.is_ascii_graphic());
+            if value.trim().is_empty() || value.trim() != value || !sendable {
+                return Err(RouteError::HeaderValue);
+            }
+            Ok((name, Zeroizing::new(value.to_owned())))
+        };
+        headers.iter().map(header).collect::<Result<_, _>>().map(Self)
     }
 
-    pub(crate) fn name(&self) -> &str {
-        &self.name
+    pub(crate) fn headers(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    pub(crate) fn value(&self) -> &str {
-        &self.value
-    }
-
-    /// The texts that must not reach the client: the value, and a token behind its scheme.
+    /// The texts that must not reach the client: the values, and a token behind its scheme.
     pub(crate) fn secrets(&self) -> impl Iterator<Item = &str> {
-        let token = self.value.split_once(' ').map(|(_, token)| token.trim());
-        std::iter::once(self.value.as_str()).chain(token.filter(|token| !token.is_empty()))
+        self.headers().flat_map(|(_, value)| {
+            let token = value.split_once(' ').map(|(_, token)| token.trim());
+            std::iter::once(value).chain(token.filter(|token| !token.is_empty()))
+        })
     }
 }
 
 impl fmt::Debug for Credential {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_struct("Credential").field("name", &self.name).finish_non_exhaustive()
+        formatter.debug_set().entries(self.headers().map(|(name, _)| name)).finish()
     }
 }
 

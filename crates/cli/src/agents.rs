@@ -1,6 +1,7 @@
 //! Who runs agents: the clients that are installed, models, programs and people, by the settings of the user and of the project.
 
 mod kinds;
+mod logins;
 
 use std::collections::BTreeMap;
 use std::io::Read as _;
@@ -10,7 +11,9 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Value;
-use windlass_agents::{Client, ClientRunner, ClientSettings, Endpoint, Guard, PersonRunner};
+use windlass_agents::{
+    Client, ClientRunner, ClientSettings, Endpoint, EndpointSource, Guard, PersonRunner,
+};
 use windlass_connect::Sandbox;
 use windlass_engine::executors::{DEFAULT_AGENT, Runner, RunnerChoice};
 use windlass_kernel::{Code, HostRule};
@@ -19,14 +22,12 @@ use windlass_runtime::NamedSecrets;
 use crate::failure::Failure;
 use crate::sandbox::find_program;
 use crate::user_config::{UserConfig, host_rules};
-use crate::user_folders;
 
 /// How long nothing may happen before a client is stopped.
 const SILENCE_SECONDS: u64 = 900;
-/// The largest file with a login.
-const LOGIN_BYTES_MAX: u64 = 1 << 20;
 
 pub use kinds::{Kind, model_endpoint, names};
+use logins::Login;
 
 /// The user's settings of one runner. Which of them it has depends on its kind.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -189,6 +190,7 @@ fn client_runner(
     relay: &Path,
 ) -> Option<Arc<dyn Runner>> {
     let program = ClientProgram::find(Some(client.program()), &config).ok()?;
+    let (of_client, secrets) = (config.clone(), parts.secrets.clone());
     Some(Arc::new(ClientRunner::new(
         client,
         ClientSettings {
@@ -197,7 +199,7 @@ fn client_runner(
                 GuardName::Caged => Guard::Caged,
                 GuardName::Watched => Guard::Watched,
             },
-            endpoint: endpoint(client, &config, parts.secrets),
+            endpoint: EndpointSource::new(move || endpoint(client, &of_client, &secrets).endpoint),
             model: config.model,
             silence: Duration::from_secs(config.silence_seconds.unwrap_or(SILENCE_SECONDS)),
             visible: program.visible.into_iter().chain(config.visible).collect(),
@@ -277,32 +279,43 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// Where the client's model is, by the user's settings and the client's own variables.
-pub fn endpoint(client: &dyn Client, config: &ClientConfig, secrets: &NamedSecrets) -> Endpoint {
+/// Where a client's model is, and the credential for it.
+pub struct Found {
+    /// The address and the credential.
+    pub endpoint: Endpoint,
+    /// Whether there is only a login that has expired.
+    pub is_expired: bool,
+}
+
+/// Where the client's model is, by the user's settings, the client's own variables and its login.
+pub fn endpoint(client: &dyn Client, config: &ClientConfig, secrets: &NamedSecrets) -> Found {
     let api = client.api();
     let url = config.endpoint.clone().or_else(|| variable(api.endpoint.0));
+    let found = |url: Option<String>, headers| Found {
+        endpoint: Endpoint { url: url.unwrap_or_else(|| api.endpoint.1.to_owned()), headers },
+        is_expired: false,
+    };
+    if let Some(name) = &config.credential {
+        // Without its value the service refuses; another credential is not sent in its place.
+        let value = secrets.available().find(|(known, _)| known == name);
+        let header = value.zip(api.credentials.first()).map(|((_, value), (_, header, before))| {
+            ((*header).to_owned(), format!("{before}{value}"))
+        });
+        return found(url, header.into_iter().collect());
+    }
     let header = |(name, header, before): &(&str, &str, &str)| {
         Some(((*header).to_owned(), format!("{before}{}", variable(name)?)))
     };
-    let named = config.credential.as_ref().and_then(|name| {
-        let (_, value) = secrets.available().find(|(known, _)| known == name)?;
-        let (_, header, before) = api.credentials.first()?;
-        Some(((*header).to_owned(), format!("{before}{value}")))
-    });
-    let credential = named
-        .or_else(|| api.credentials.iter().find_map(header))
-        .or_else(|| (client.name() == "claude").then(claude_login).flatten());
-    Endpoint { url: url.unwrap_or_else(|| api.endpoint.1.to_owned()), credential }
-}
-
-/// The login of Claude Code, as long as it is valid.
-fn claude_login() -> Option<(String, String)> {
-    let folder = std::env::var_os("CLAUDE_CONFIG_DIR").map(PathBuf::from);
-    let folder = folder.or_else(|| Some(user_folders::home()?.join(".claude")))?;
-    let mut text = Vec::new();
-    let file = std::fs::File::open(folder.join(".credentials.json")).ok()?;
-    file.take(LOGIN_BYTES_MAX).read_to_end(&mut text).ok()?;
-    let login: Value = serde_json::from_slice(&text).ok()?;
-    let token = login.pointer("/claudeAiOauth/accessToken")?.as_str()?;
-    Some(("authorization".to_owned(), format!("Bearer {token}")))
+    if let Some(header) = api.credentials.iter().find_map(header) {
+        return found(url, vec![header]);
+    }
+    match (logins::login(client.name()), url) {
+        // A login is sent nowhere but to the service that it is good for.
+        (Login::Valid { service: Some(service), headers }, None) => {
+            found(Some(service.to_owned()), headers)
+        }
+        (Login::Valid { service: None, headers }, url) => found(url, headers),
+        (Login::Expired, url) => Found { is_expired: true, ..found(url, Vec::new()) },
+        (Login::None | Login::Valid { service: Some(_), .. }, url) => found(url, Vec::new()),
+    }
 }

@@ -12,7 +12,7 @@ use windlass_engine::executors::RunnerChoice;
 use windlass_kernel::{Code, Timestamp};
 use windlass_runtime::{Clock as _, NamedSecrets, SystemClock};
 
-use crate::agents::{self, ClientConfig, ClientProgram, GuardName, Kind};
+use crate::agents::{self, ClientConfig, ClientProgram, Found, GuardName, Kind};
 use crate::atomic;
 use crate::client_check::Checked;
 use crate::failure::Failure;
@@ -118,12 +118,16 @@ impl<'a> Clients<'a> {
                 Level::Failed(reason.clone())
             }
         };
-        let endpoint = agents::endpoint(client, &config, self.secrets);
+        let Found { endpoint, is_expired } = agents::endpoint(client, &config, self.secrets);
         let (_, usual) = client.api().endpoint;
         let problem = match &program {
             Err(missing) => Some(missing.clone()),
             Ok(_) if version.is_empty() => Some("it does not state its version".to_owned()),
-            Ok(_) if endpoint.credential.is_none() && endpoint.url == usual => {
+            Ok(_) if is_expired => Some(format!(
+                "its login has expired: start `{}` once, which renews it",
+                client.program()
+            )),
+            Ok(_) if endpoint.headers.is_empty() && endpoint.url == usual => {
                 let names: Vec<&str> = client.api().credentials.iter().map(|one| one.0).collect();
                 Some(format!(
                     "there is no credential: log in with it, or set {}",
@@ -209,9 +213,9 @@ impl<'a> Clients<'a> {
         let endpoint = agents::model_endpoint(api, config, self.secrets);
         let (variable, _, _) = api.credential();
         let (_, usual) = api.endpoint();
-        match (&config.credential, &endpoint.credential) {
-            (Some(name), None) => Some(format!("the secret `{name}` has no value")),
-            (None, None) if endpoint.url == usual => {
+        match (&config.credential, endpoint.headers.is_empty()) {
+            (Some(name), true) => Some(format!("the secret `{name}` has no value")),
+            (None, true) if endpoint.url == usual => {
                 Some(format!("there is no credential: set {variable}, or name one of [secrets]"))
             }
             (_, _) => unreachable(&endpoint.url),

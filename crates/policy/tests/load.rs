@@ -9,9 +9,7 @@ use std::collections::BTreeMap;
 use common::{RULE, load, question};
 use serde_json::json;
 use windlass_kernel::{Code, Digest, RiskLevel, canon};
-use windlass_policy::{
-    Connector, FileError, LexicalWorkspace, OnUncertain, PolicySet, Question, Verdict,
-};
+use windlass_policy::{Connector, LexicalWorkspace, OnUncertain, PolicySet, Question, Verdict};
 
 const TOOLS: &str = r#"
 [server.notes]

@@ -7,9 +7,7 @@ mod common;
 use common::{RULE, load, question};
 use serde_json::json;
 use windlass_kernel::{Code, RiskLevel};
-use windlass_policy::{
-    Connector, FileError, LexicalWorkspace, PolicySet, Question, Server, Tool, Verdict,
-};
+use windlass_policy::{Connector, LexicalWorkspace, Server, Tool, Verdict};
 
 const TOOLS: &str = r#"
 [server.notes]

@@ -46,7 +46,7 @@ pub(super) fn exchange(
     watch: &Watch<'_>,
 ) -> Result<Exchanged, EngineError> {
     let mut headers = settings.api.headers();
-    headers.extend(settings.endpoint.credential.clone());
+    headers.extend(settings.endpoint.headers.iter().cloned());
     let posted = match post_stream(&settings.api.url(&settings.endpoint.url), &headers, body) {
         Ok(posted) => posted,
         Err(error) => return Ok(Exchanged::Unusable { reason: error.to_string() }),

@@ -334,7 +334,7 @@ fn a_credential_is_not_shown() {
         model: None,
         endpoint: Endpoint {
             url: "https://a.example".to_owned(),
-            credential: Some(("x-api-key".to_owned(), "s3cret".to_owned())),
+            headers: vec![("x-api-key".to_owned(), "s3cret".to_owned())],
         },
         silence: Duration::from_secs(1),
         context_tokens: 1,

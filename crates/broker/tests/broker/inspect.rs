@@ -58,7 +58,7 @@ fn an_inspector_sees_the_whole_exchange() {
         let _ = stream.write_all(answer.as_bytes());
     });
     let notes = Arc::new(Notes::default());
-    let credential = Credential::header("x-api-key", KEY).unwrap();
+    let credential = Credential::new(&[("x-api-key", KEY)]).unwrap();
     let upstream = format!("http://{}/base", origin.at("127.0.0.1"));
     let route = Route::new("/model", &upstream, Some(credential)).unwrap();
     let route = route.with_inspector(Arc::clone(&notes) as Arc<dyn RouteInspector>);

@@ -22,7 +22,7 @@ fn origin(identity: &Identity, serve: impl Fn(&mut Stream) + Send + Sync + 'stat
 
 fn rules(identity: &Identity, origin: &Origin, name: &str, value: &str) -> BrokerRules {
     let upstream = format!("https://{}/base", origin.at("origin.example"));
-    let credential = Credential::header(name, value).unwrap();
+    let credential = Credential::new(&[(name, value)]).unwrap();
     BrokerRules {
         routes: vec![Route::new("/model", &upstream, Some(credential)).unwrap()],
         trust: Trust::Only(vec![identity.certificate.clone()]),

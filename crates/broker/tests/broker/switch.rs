@@ -19,7 +19,8 @@ const ASK: &[u8] = b"POST /model/stream HTTP/1.1\r\nHost: localhost\r\nContent-L
 /// A route with credential and inspector.
 fn route(origin: &Origin, inspector: Arc<dyn RouteInspector>) -> Route {
     let upstream = format!("http://{}", origin.at("127.0.0.1"));
-    let credential = Credential::header("authorization", &format!("Bearer {KEY}")).unwrap();
+    let credential =
+        Credential::new(&[("authorization", format!("Bearer {KEY}").as_str())]).unwrap();
     Route::new("/model", &upstream, Some(credential)).unwrap().with_inspector(inspector)
 }
 

@@ -169,8 +169,9 @@ pub fn model_endpoint(api: ModelApi, config: &ClientConfig, secrets: &NamedSecre
             .map(|(_, value)| value.to_string()),
         None => variable(credential),
     };
-    let credential = value.map(|value| (header.to_owned(), format!("{before}{value}")));
-    Endpoint { url: url.unwrap_or_else(|| address.to_owned()), credential }
+    let header = value.map(|value| (header.to_owned(), format!("{before}{value}")));
+    let headers = header.into_iter().collect();
+    Endpoint { url: url.unwrap_or_else(|| address.to_owned()), headers }
 }
 
 /// The runner of a program; nothing if it is not there.

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use crate::harness::{Outcome, finish};
-use crate::lab::calls;
+use crate::scripted::calls;
 use crate::world::Repo;
 
 /// A program that answers as planner and reviewer, and does this as builder. `brief` has its first line.
