@@ -21,7 +21,7 @@ pub fn finish_schema(verdicts: &[String]) -> Value {
         let verdict = json!({ "type": "string", "enum": verdicts, "description": "Your verdict." });
         properties.insert("verdict".to_owned(), verdict);
         properties.insert("reason".to_owned(), text("Why, in one sentence."));
-        required = vec!["verdict", "reason"];
+        required = vec!["verdict"];
     }
     json!({
         "type": "object",

@@ -22,6 +22,9 @@ use crate::replay::Replay;
 
 /// How often an agent may correct an answer that is not accepted.
 pub(crate) const CORRECTIONS_MAX: u32 = 3;
+/// How often in a row the model may answer without a call of a tool that exists: its client, which checks calls
+/// itself, may let none through.
+const IDLE_ANSWERS_MAX: u32 = 50;
 /// How often the clock and the client's process are looked at.
 pub(crate) const TICK: Duration = Duration::from_millis(250);
 /// How long a client that closed its output may take to exit.
@@ -85,6 +88,8 @@ pub(crate) struct Invocation<'a> {
 struct Progress {
     listed: bool,
     corrections: u32,
+    /// The answers of the model since the last call.
+    idle_answers: u32,
     in_progress: usize,
     /// Set when no more calls are taken, because the run waits or stops.
     left: Option<WorkResult>,
@@ -233,7 +238,15 @@ impl<'a> Invocation<'a> {
                     let slot = if is_final { &mut state.failure } else { &mut state.trouble };
                     *slot = Some((class, reason));
                 }
-                News::Answered => (state.trouble, state.until) = (None, None),
+                News::Answered => {
+                    (state.trouble, state.until) = (None, None);
+                    state.idle_answers += 1;
+                    if state.idle_answers > IDLE_ANSWERS_MAX {
+                        let reason =
+                            format!("the model answered {IDLE_ANSWERS_MAX} times without a call");
+                        state.failure = Some(("no_answer", reason));
+                    }
+                }
                 News::Used(usage) => self.limit_usage(usage, state),
             },
         }
@@ -294,8 +307,12 @@ impl<'a> Invocation<'a> {
             AskedCall { name: &tool_use.name, args: tool_use.args, id },
         );
         let request = match prepared {
-            Prepared::Call(request) => request,
+            Prepared::Call(request) => {
+                state.idle_answers = 0;
+                request
+            }
             Prepared::Recorded(call) => {
+                state.idle_answers = 0;
                 let _ = answer.send(ToolAnswer::Result(result_of(&call.report)));
                 return;
             }

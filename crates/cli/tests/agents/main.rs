@@ -86,3 +86,8 @@ macro_rules! for_each_client {
 }
 
 for_each_client!(claude: CLAUDE, codex: CODEX, gemini: GEMINI, opencode: OPENCODE);
+
+#[test]
+fn a_model_that_gets_nowhere_is_stopped() {
+    work::a_model_that_gets_nowhere_is_stopped(&lab::GEMINI);
+}

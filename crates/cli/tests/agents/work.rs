@@ -64,3 +64,18 @@ pub fn tasks_of_the_driver_pass(kind: &'static Kind) {
     assert_eq!(lab.calls(), calls);
     lab.repo.is_whole();
 }
+
+/// Gemini CLI checks calls itself, so that ours never see those that it refuses.
+pub fn a_model_that_gets_nowhere_is_stopped(kind: &'static Kind) {
+    let refused = json!({ "calls": [{ "name": "finish", "input": {} }], "repeat": -1 });
+    let script = json!({ "conversations": [], "otherwise": [refused] });
+    let Some(lab) = Lab::new(kind, &script) else { return };
+    let ended = lab.run();
+    assert_ne!(ended.code, Some(0), "{ended}");
+    let id = lab.repo.place.ids().pop().expect("a trace");
+    let events = lab.repo.events(&id);
+    let ended = events.iter().find(|event| event["kind"] == "invocation_ended").expect("an end");
+    let note = ended["note"].as_str().expect("a note");
+    let expected = "no_answer: gemini: the model answered 50 times without a call;";
+    assert!(note.starts_with(expected), "{note}");
+}
