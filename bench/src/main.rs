@@ -5,13 +5,15 @@
 //! down both alike. The processor time of a call, which other work affects less, is printed too.
 //!
 //! - `--quick` makes fewer and shorter rounds.
-//! - `pages`, `rates`, `verify`, `recover`, `runs`, `checkpoints`, `cell` and `policy` select parts.
+//! - `pages`, `rates`, `verify`, `recover`, `runs`, `checkpoints`, `cell`, `policy`, `files`, `mcp` and `clients` select
+//!   parts.
 //! - `count KIND CALLS [CALLERS]` only makes calls, for a profiler. KIND is `write`, `read` or `ahead`;
 //!   with the prefix `raw-`, SQLite alone makes the commits of such calls.
 //! - `count verify ENTRIES` only verifies a journal.
 
 #![expect(clippy::print_stdout, reason = "a benchmark prints its figures")]
 
+mod agents;
 mod calls;
 mod cell;
 mod checkpoints;
@@ -59,8 +61,19 @@ struct Effort {
 }
 
 /// The parts that can be selected by name.
-const PARTS: &[&str] =
-    &["pages", "rates", "verify", "recover", "runs", "checkpoints", "cell", "policy", "files"];
+const PARTS: &[&str] = &[
+    "pages",
+    "rates",
+    "verify",
+    "recover",
+    "runs",
+    "checkpoints",
+    "cell",
+    "policy",
+    "files",
+    "mcp",
+    "clients",
+];
 
 fn main() -> Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -144,6 +157,12 @@ fn main() -> Result<()> {
     }
     if wanted("files") {
         files::measure(folder.path(), effort.rounds.max(5))?;
+    }
+    if wanted("mcp") {
+        agents::gateway(folder.path(), effort.rounds.max(5) * 20)?;
+    }
+    if wanted("clients") {
+        agents::starts(folder.path(), effort.rounds.min(9))?;
     }
     println!("load after: {}", process::load());
     Ok(())

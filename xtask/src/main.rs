@@ -11,7 +11,7 @@ mod tidy;
 mod tools;
 
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
+use std::process::{Command, ExitCode};
 
 use anyhow::Result;
 
@@ -74,9 +74,12 @@ fn run(root: &Path, arguments: &[&str]) -> Result<Option<()>> {
             None => return Ok(None),
         },
         ["bench", rest @ ..] => {
-            let mut all = vec!["run", "--profile", "dist", "-p", "windlass-bench", "--"];
-            all.extend(rest);
-            cargo::cargo(root, &all)
+            // One selection of packages, so that what both need is built once.
+            let build = ["build", "--profile", "dist", "-p", "windlass", "-p", "windlass-bench"];
+            cargo::cargo(root, &build).and_then(|()| {
+                let program = root.join("target").join("dist").join("windlass-bench");
+                cargo::run(Command::new(program).args(rest).current_dir(root))
+            })
         }
         ["fmt"] => cargo::cargo(root, &["fmt", "--all"]),
         ["tidy"] => tidy::run(root),

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use crate::{cargo, tools};
+use crate::{cargo, clients, tools};
 
 /// The variable in which proptest looks for a seed.
 pub const PROPERTY_SEED: &str = "PROPTEST_RNG_SEED";
@@ -55,6 +55,14 @@ pub const GROUPS: &[Group] = &[
             "package(windlass) & binary(kill) & test(/^outside::|^race::|random_moments/)",
             "package(windlass) & binary(runs) & test(/^workspaces::.*killed/)",
             "package(windlass-workspace) & binary(snapshot) & test(/^kill::/)",
+        ],
+    },
+    Group {
+        name: "agents",
+        purpose: "Windlass and the real clients of agents killed at random moments",
+        filters: &[
+            "package(windlass) & binary(agents) & test(/killed_/)",
+            "package(windlass) & binary(runners) & test(/^kills::/)",
         ],
     },
     Group {
@@ -135,6 +143,9 @@ pub fn run(root: &Path, options: &Options<'_>) -> Result<()> {
         tools::has_nextest(),
         "missing: cargo-nextest (`cargo install --locked cargo-nextest`)"
     );
+    if matches!(options.name, None | Some("agents")) {
+        clients::install(root)?;
+    }
     if let Some(seed) = options.seed {
         return pass(root, options, seed, options.scale.unwrap_or(1));
     }

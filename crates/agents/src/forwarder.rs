@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use windlass_broker::{
     BrokerRules, Credential, End, InspectedRequest, ModelProtocol, ModelRequest, ModelTrouble,
-    OfferedTool, ResponseReader, Route, RouteInspector,
+    OfferedTool, ResponseReader, Route, RouteInspector, RouteSwitch,
 };
 use windlass_cell::BROKER_PORT;
 use windlass_kernel::Timestamp;
@@ -137,8 +137,8 @@ impl Forwarder {
         format!("http://127.0.0.1:{BROKER_PORT}{PREFIX}")
     }
 
-    /// What the client reaches: its model, and nothing else.
-    pub(crate) fn rules(&self, endpoint: &Endpoint) -> Result<BrokerRules, String> {
+    /// What the client reaches: its model, and nothing else; and the switch that ends this.
+    pub(crate) fn rules(&self, endpoint: &Endpoint) -> Result<(BrokerRules, RouteSwitch), String> {
         let credential = match endpoint.headers.as_slice() {
             [] => None,
             headers => Some(Credential::new(headers).map_err(|error| error.to_string())?),
@@ -146,7 +146,9 @@ impl Forwarder {
         let route = Route::new(PREFIX, &endpoint.url, credential)
             .map_err(|error| format!("{error}: `{}`", endpoint.url))?;
         let inspector = Arc::clone(&self.inspector) as Arc<dyn RouteInspector>;
-        Ok(BrokerRules { routes: vec![route.with_inspector(inspector)], ..BrokerRules::default() })
+        let switch = route.switch();
+        let routes = vec![route.with_inspector(inspector)];
+        Ok((BrokerRules { routes, ..BrokerRules::default() }, switch))
     }
 
     pub(crate) fn used(&self) -> Used {

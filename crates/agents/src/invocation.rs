@@ -6,6 +6,7 @@ use std::thread::Scope;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use windlass_broker::RouteSwitch;
 use windlass_engine::EngineError;
 use windlass_engine::WorkResult;
 use windlass_engine::executors::{AgentJob, BUDGET_EXHAUSTED, CallResult, ToolCaller};
@@ -81,6 +82,8 @@ pub(crate) struct Invocation<'a> {
     /// When the agent began, at the first start of its client.
     pub began: Instant,
     pub sender: Sender<Message>,
+    /// Its connection to its model.
+    pub model: RouteSwitch,
 }
 
 /// What is known of a client while it works.
@@ -166,8 +169,8 @@ impl<'a> Invocation<'a> {
             }
             let is_disconnected =
                 state.disconnected.is_some_and(|at| at.elapsed() >= DISCONNECTED_WAIT);
-            if is_disconnected && !state.said_end && state.output_ended.is_none() {
-                break End::Disconnected;
+            if is_disconnected && !state.said_end {
+                break ended_without_answer(&state);
             }
             let is_over = state.output_ended.is_some_and(|at| at.elapsed() >= EXIT_WAIT);
             // What it said last comes first.
@@ -192,6 +195,8 @@ impl<'a> Invocation<'a> {
             Message::Listed => state.listed = true,
             Message::Disconnected if state.listed => {
                 state.disconnected.get_or_insert_with(Instant::now);
+                // The model must not be told that calls failed which were never made.
+                self.model.close("the client has lost its tools");
             }
             Message::Disconnected => {}
             Message::Call { tool_use, answer } => {
@@ -375,6 +380,8 @@ impl<'a> Invocation<'a> {
                 state.cost_micros = micros;
                 self.limit_usage(state.used, state);
             }
+            // Without its tools it cannot have ended well, and cannot know why.
+            ClientEvent::Ended(Some(_)) if state.disconnected.is_some() => {}
             ClientEvent::Ended(reason) => {
                 state.said_end = true;
                 if let Some(reason) = reason {
@@ -429,6 +436,9 @@ impl<'a> Invocation<'a> {
 fn ended_without_answer(state: &Progress) -> End {
     if let Some((class, reason)) = &state.trouble {
         return End::Failed(class, reason.clone());
+    }
+    if state.disconnected.is_some() && !state.said_end {
+        return End::Disconnected;
     }
     if !state.listed {
         let said = &state.last_text;

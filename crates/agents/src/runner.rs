@@ -166,8 +166,8 @@ impl ClientRunner {
         let harmless = self.client.harmless_tools().iter().map(|name| (*name).to_owned());
         let forwarder =
             Forwarder::new(names.chain(harmless).collect(), self.settings.guard, sender.clone());
-        let network = match forwarder.rules(&self.settings.endpoint.find()) {
-            Ok(rules) => rules,
+        let (network, model_switch) = match forwarder.rules(&self.settings.endpoint.find()) {
+            Ok((rules, switch)) => (rules, switch),
             Err(reason) => return failed("authentication", reason),
         };
         let argv: Vec<String> =
@@ -228,6 +228,7 @@ impl ClientRunner {
             began: spent.began,
             replay,
             sender,
+            model: model_switch,
         };
         let (ended, status) = std::thread::scope(|scope| {
             let exited = || process.wait(Duration::ZERO);

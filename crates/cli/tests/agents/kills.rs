@@ -11,7 +11,7 @@ use crate::processes::below;
 use crate::scripted::{count, is_done_once, next_command, script};
 
 /// How often something is killed, at least.
-const KILLS: usize = 5;
+const KILLS: u32 = 5;
 /// How often something is killed in one run, at most.
 const KILLS_OF_RUN: usize = 3;
 /// The lines that the builder writes.
@@ -30,15 +30,16 @@ pub fn survives(kind: &'static Kind, victim: Victim) {
     let seed = soak::seed(0x5eed_a6e7 + victim as u64);
     println!("seed {seed}");
     let mut random = Random::new(seed);
+    let wanted = usize::try_from(soak::rounds(KILLS)).expect("small");
     let (mut killed, mut runs) = (0, 0);
-    while killed < KILLS {
+    while killed < wanted {
         let Some(lab) = Lab::new(kind, &script(count(LINES))) else { return };
         let before = lab.repo.commits();
-        let kills = KILLS_OF_RUN.min(KILLS - killed);
+        let kills = KILLS_OF_RUN.min(wanted - killed);
         let of_run = one_run(&lab, victim, kills, &mut random);
         killed += of_run;
         runs += 1;
-        assert!(runs < 3 * KILLS, "nothing was killed");
+        assert!(runs < 3 * wanted, "nothing was killed");
         lab.has_passed(before);
         is_done_once(&lab.repo);
     }

@@ -9,16 +9,17 @@ use crate::lab::{APIS, Lab};
 use crate::scripted::{count, is_done_once, next_command, script};
 
 /// How often it is killed, at least.
-const KILLS: usize = 5;
+const KILLS: u32 = 5;
 /// The lines that the builder writes.
 const LINES: usize = 6;
 
 #[test]
 fn nothing_is_done_twice() {
     let mut random = Random::new(soak::seed(0x5eed_0de1));
+    let wanted = usize::try_from(soak::rounds(KILLS)).expect("small");
     let mut killed = 0;
-    for round in 0..3 * KILLS {
-        if killed >= KILLS {
+    for round in 0..3 * wanted {
+        if killed >= wanted {
             return;
         }
         let lab = Lab::new(APIS[round % 3], &script(count(LINES)), "");
