@@ -332,7 +332,7 @@ fn checkpoints(folder: &Path, effort: &Effort) -> Result<()> {
 /// Removes a database with its log, and waits until the disk is idle: freeing the blocks takes time that
 /// the next measurement must not include.
 fn remove(path: &Path) {
-    for suffix in ["", "-wal", "-shm"] {
+    for suffix in ["", "-wal", "-shm", ".head"] {
         let mut name = path.as_os_str().to_owned();
         name.push(suffix);
         // It may not exist.

@@ -11,8 +11,8 @@ use windlass_broker::{
     OfferedTool, ResponseReader, Route, RouteInspector, RouteSwitch,
 };
 use windlass_cell::BROKER_PORT;
-use windlass_kernel::Timestamp;
 use windlass_kernel::run::Usage;
+use windlass_kernel::{Timestamp, canon};
 
 use crate::client::Guard;
 use crate::host::Message;
@@ -116,7 +116,8 @@ impl Used {
             ..Usage::default()
         };
         self.usage = self.usage.plus(usage);
-        self.cached = self.cached.saturating_add(reported.cached_read);
+        let cached = self.cached.saturating_add(reported.cached_read);
+        self.cached = cached.min(canon::INTEGER_MAX.unsigned_abs());
         self.requests += 1;
     }
 }

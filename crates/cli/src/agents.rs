@@ -279,6 +279,11 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
 }
 
+/// Whether people can log in with a client, and Windlass uses it.
+pub fn has_login(client: &dyn Client) -> bool {
+    logins::has_login(client.name())
+}
+
 /// Where a client's model is, and the credential for it.
 pub struct Found {
     /// The address and the credential.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use windlass_agents::{Client, ModelApi};
-use windlass_engine::executors::RunnerChoice;
+use windlass_engine::executors::{AGENTS_OPTION, DEFAULT_AGENT, RunnerChoice};
 use windlass_kernel::{Code, Timestamp};
 use windlass_runtime::{Clock as _, NamedSecrets, SystemClock};
 
@@ -129,10 +129,8 @@ impl<'a> Clients<'a> {
             )),
             Ok(_) if endpoint.headers.is_empty() && endpoint.url == usual => {
                 let names: Vec<&str> = client.api().credentials.iter().map(|one| one.0).collect();
-                Some(format!(
-                    "there is no credential: log in with it, or set {}",
-                    names.join(" or ")
-                ))
+                let login = if agents::has_login(client) { "log in with it, or " } else { "" };
+                Some(format!("there is no credential: {login}set {}", names.join(" or ")))
             }
             Ok(_) if client.needs_model() && config.model.is_none() => Some(format!(
                 "no model is named: set `model` below [agents.{name}] in your settings"
@@ -177,6 +175,14 @@ impl<'a> Clients<'a> {
         options: &Value,
         output: &Output,
     ) -> Result<(), Failure> {
+        let chosen = options.get(AGENTS_OPTION).and_then(Value::as_object);
+        let mut named = chosen.into_iter().flat_map(|chosen| chosen.keys());
+        if let Some(agent) = named.find(|name| *name != DEFAULT_AGENT && !agents.contains(*name)) {
+            let all: Vec<&str> = agents.iter().map(String::as_str).collect();
+            let message = format!("the loop has no agent `{agent}`");
+            return Err(Failure::new(Code::RequestInvalid, message)
+                .hint(format!("its agents are {}", all.join(", "))));
+        }
         let mut known: BTreeMap<String, Result<(), Failure>> = BTreeMap::new();
         for agent in agents {
             let names = choice.names(agent, Some(options));

@@ -9,7 +9,7 @@ use windlass_connect::{Confinement, Connectors, Limits};
 use windlass_driver::DriverConfig;
 use windlass_driver::executor::{DRIVER_BUILTINS, Driver, DriverSettings};
 use windlass_engine::executors::{
-    Agent, AgentGuard, BUILTINS, Executors, RunnerChoice, SpendCap, Transcripts,
+    Agent, AgentGuard, BUILTINS, DEFAULT_AGENT, Executors, RunnerChoice, SpendCap, Transcripts,
 };
 use windlass_engine::{
     Checkpointer, Engine, EngineError, GatewayProvider, GitRepository, GitSnapshotStore, Parts,
@@ -341,6 +341,15 @@ impl RunSetup {
         let secrets = user.named_secrets();
         let redactor = Arc::new(redactor_of(&set, environment(), &secrets));
         crate::secrets::hide(&redactor);
+        let mut named = config.agents.keys();
+        if let Some(name) = named.find(|name| *name != DEFAULT_AGENT && !agents.contains_key(*name))
+        {
+            let message = format!("config.toml: `agents.{name}` is no agent of this project");
+            let all: Vec<&str> = agents.keys().map(String::as_str).collect();
+            let hint =
+                format!("its agents are {}, and `{DEFAULT_AGENT}` for all others", all.join(", "));
+            return Err(Failure::new(Code::ConfigInvalid, message).hint(hint));
+        }
         let runners = crate::agents::runners(&crate::agents::Parts {
             clients: &user.agents,
             chosen: &config.agents,

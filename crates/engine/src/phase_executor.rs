@@ -143,7 +143,9 @@ impl WorkResult {
     #[must_use]
     pub fn with_usage(mut self, used: Usage) -> Self {
         match &mut self {
-            Self::Finished(Answer { usage, .. }) | Self::Waiting { usage, .. } => *usage = used,
+            Self::Finished(Answer { usage, .. }) | Self::Waiting { usage, .. } => {
+                *usage = used.recordable();
+            }
             Self::Stopped => {}
         }
         self

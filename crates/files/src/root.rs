@@ -9,6 +9,7 @@ use std::path::{Component, Path, PathBuf};
 
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, fstat, openat2, readlinkat};
 use rustix::io::Errno;
+use windlass_kernel::is_git_name;
 
 use crate::error::FilesError;
 use crate::limits::PATH_BYTES_MAX;
@@ -17,8 +18,8 @@ use crate::replacement::is_temporary;
 /// How many links one path may go through, as in the kernel.
 const LINKS_MAX: usize = 40;
 
-/// The folders that are never written to, in any letter case.
-const PROTECTED: [&str; 2] = [".git", ".windlass"];
+/// Our own folder, which is never written to, in any letter case; nor is git's.
+const OURS: &str = ".windlass";
 
 /// The workspace's folder.
 pub(crate) struct Root {
@@ -231,7 +232,7 @@ impl Root {
         let protected = resolved
             .path
             .iter()
-            .find(|part| PROTECTED.iter().any(|protected| part.eq_ignore_ascii_case(protected)));
+            .find(|part| part.eq_ignore_ascii_case(OURS) || part.to_str().is_some_and(is_git_name));
         if let Some(part) = protected {
             let part = part.to_string_lossy();
             return Err(FilesError::Refused(format!(

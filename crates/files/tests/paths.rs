@@ -191,6 +191,9 @@ fn git_and_our_own_folder_are_never_written() {
         ".WINDLASS/x",
         "sub/../.git/config",
         "./.git/config",
+        "git~1/config",
+        ".git./config",
+        ".g\u{200c}it/config",
     ] {
         assert_eq!(world.refused(Write, &write(path)), "refused", "{path}");
         assert_eq!(world.refused(Edit, &edit(path)), "refused", "{path}");

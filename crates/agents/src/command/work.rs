@@ -1,6 +1,6 @@
 //! One invocation of a program.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, SyncSender};
 use std::thread::Scope;
 use std::time::{Duration, Instant};
@@ -23,6 +23,8 @@ use crate::replay::Replay;
 
 /// How many calls may be made at once.
 const CALLS_MAX: usize = 64;
+/// How many lines may wait until they are taken.
+const UNREAD_MAX: usize = 1_000;
 /// How long a program that closed its output may take to exit.
 const EXIT_WAIT: Duration = Duration::from_secs(5);
 
@@ -49,6 +51,8 @@ pub(super) struct Work<'a> {
     /// The ids of all calls, each with the digest of what it asked for.
     known: BTreeMap<String, Digest>,
     in_progress: BTreeSet<String>,
+    /// Lines that are not yet taken.
+    unread: VecDeque<Spoken>,
     left: Option<WorkResult>,
     corrections: u32,
     pub usage: Usage,
@@ -75,6 +79,7 @@ impl<'a> Work<'a> {
             replay: Replay::default(),
             known: BTreeMap::new(),
             in_progress: BTreeSet::new(),
+            unread: VecDeque::new(),
             left: None,
             corrections: 0,
             usage: Usage::default(),
@@ -127,15 +132,28 @@ impl<'a> Work<'a> {
                 }
                 Ok(Message::Line(line)) => {
                     last_news = Instant::now();
-                    if failure.is_none() && self.left.is_none() {
-                        match self.line(&line, scope) {
-                            Ok(None) => {}
-                            Ok(Some(end)) => return Ok(end),
-                            Err(reason) => failure = Some(("validation_error", reason)),
+                    match Spoken::read(&line) {
+                        Ok(_) if self.unread.len() >= UNREAD_MAX => {
+                            let reason = format!(
+                                "it is {UNREAD_MAX} lines ahead of the answers to its calls"
+                            );
+                            failure = failure.or(Some(("validation_error", reason)));
                         }
+                        Ok(spoken) => self.unread.push_back(spoken),
+                        Err(reason) => failure = failure.or(Some(("validation_error", reason))),
                     }
                 }
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => is_idle = true,
+            }
+            while failure.is_none()
+                && self.left.is_none()
+                && let Some(spoken) = self.next()
+            {
+                match self.take(spoken, scope) {
+                    Ok(None) => {}
+                    Ok(Some(end)) => return Ok(end),
+                    Err(reason) => failure = Some(("validation_error", reason)),
+                }
             }
             if self.tools.is_stopped()? {
                 self.left = Some(WorkResult::Stopped);
@@ -168,16 +186,26 @@ impl<'a> Work<'a> {
         }
     }
 
+    /// The next line that can be taken: there is a limit of calls at once, and an answer comes after all calls before it.
+    fn next(&mut self) -> Option<Spoken> {
+        let waits = match self.unread.front()? {
+            Spoken::Call { .. } => self.in_progress.len() >= CALLS_MAX,
+            Spoken::Finish(_) => !self.in_progress.is_empty(),
+            Spoken::Usage(_) | Spoken::Text(_) | Spoken::Unavailable { .. } => false,
+        };
+        if waits { None } else { self.unread.pop_front() }
+    }
+
     /// Takes a line of the program; an error says what is wrong with it.
-    fn line<'scope, 'env: 'scope>(
+    fn take<'scope, 'env: 'scope>(
         &mut self,
-        line: &[u8],
+        spoken: Spoken,
         scope: &'scope Scope<'scope, 'env>,
     ) -> Result<Option<End>, String>
     where
         'a: 'scope,
     {
-        match Spoken::read(line)? {
+        match spoken {
             Spoken::Call { id, name, arguments } => self.call(id, &name, arguments, scope)?,
             Spoken::Usage(usage) => {
                 self.usage = self.usage.plus(usage);
@@ -224,10 +252,6 @@ impl<'a> Work<'a> {
             return Err(format!("it used the id `{id}` for two different calls"));
         }
         if self.in_progress.contains(&id) {
-            return Ok(());
-        }
-        if self.in_progress.len() >= CALLS_MAX {
-            self.reply(&id, true, format!("at most {CALLS_MAX} calls can be made at once"), None);
             return Ok(());
         }
         let asked = AskedCall { name, args: arguments, id: format!("{}:{id}", self.session) };

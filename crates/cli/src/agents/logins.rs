@@ -29,6 +29,11 @@ pub enum Login {
     },
 }
 
+/// Whether logins of a client can be used.
+pub fn has_login(client: &str) -> bool {
+    matches!(client, "claude" | "codex")
+}
+
 /// The login of a client, as it is now.
 pub fn login(client: &str) -> Login {
     match client {

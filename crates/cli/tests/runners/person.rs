@@ -45,3 +45,22 @@ fn a_person_may_say_no() {
     assert_eq!(outcome["outcome"], "BLOCKED", "{outcome}");
     repo.is_whole();
 }
+
+#[test]
+fn an_agent_that_the_loop_does_not_have_is_refused() {
+    let repo = Repo::new();
+    let line = ["run", "one", "--agent=person", "--agent=buildr=person"];
+    let ended = repo.windlass(&line).fails_with(2, "REQUEST_INVALID");
+    ended
+        .warns("the loop has no agent `buildr`")
+        .warns("its agents are builder, designer, reviewer");
+}
+
+#[test]
+fn a_choice_for_an_agent_that_does_not_exist_is_refused() {
+    let repo = Repo::new();
+    let path = ".windlass/config.toml";
+    repo.write(path, &format!("{}\n[agents]\nreviwer = \"person\"\n", repo.read(path)));
+    let ended = repo.windlass(&["run", "one", "--agent=person"]).fails_with(2, "CONFIG_INVALID");
+    ended.warns("`agents.reviwer` is no agent of this project");
+}

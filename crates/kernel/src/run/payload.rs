@@ -10,7 +10,7 @@ use super::plan::{BudgetedResource, Plan, Trigger};
 use super::setup::Setup;
 use crate::artifact::{Edit, NamedFile};
 use crate::entry::present;
-use crate::{Digest, Head, Signed, State, Statement, Timestamp, TraceId, is_same_name};
+use crate::{Digest, Head, Signed, State, Statement, Timestamp, TraceId, canon, is_same_name};
 
 /// The payload of the first event: everything that the run depends on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -155,6 +155,13 @@ pub enum InvocationResult {
     OnHold,
 }
 
+/// The sum of two numbers, at most the largest that a document can have.
+const fn sum(one: u64, other: u64) -> u64 {
+    let sum = one.saturating_add(other);
+    let max = canon::INTEGER_MAX.unsigned_abs();
+    if sum < max { sum } else { max }
+}
+
 /// The usage of an agent or program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -170,15 +177,23 @@ pub struct Usage {
 }
 
 impl Usage {
-    /// The sum of both.
+    /// The sum of both, as far as it can be recorded.
     #[must_use]
     pub const fn plus(self, other: Self) -> Self {
         Self {
-            cost_micros: self.cost_micros.saturating_add(other.cost_micros),
-            input_tokens: self.input_tokens.saturating_add(other.input_tokens),
-            output_tokens: self.output_tokens.saturating_add(other.output_tokens),
+            cost_micros: sum(self.cost_micros, other.cost_micros),
+            input_tokens: sum(self.input_tokens, other.input_tokens),
+            output_tokens: sum(self.output_tokens, other.output_tokens),
             unaccounted: self.unaccounted || other.unaccounted,
         }
+    }
+
+    /// The same, as far as it can be recorded: agents and services may claim any number.
+    #[must_use]
+    pub const fn recordable(self) -> Self {
+        let nothing =
+            Self { cost_micros: 0, input_tokens: 0, output_tokens: 0, unaccounted: false };
+        self.plus(nothing)
     }
 
     /// The number of input and output tokens.

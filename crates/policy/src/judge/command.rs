@@ -83,6 +83,10 @@ impl CommandFacts {
 
 /// Replaces control characters by spaces, and what is not known by dots.
 pub(super) fn printable(text: &str) -> String {
+    // Nearly all texts are shown as they are.
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        return text.to_owned();
+    }
     let shown = |char: char| match char {
         UNKNOWN | NUMBER => '…',
         other if other.is_control() => ' ',

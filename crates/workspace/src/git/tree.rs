@@ -5,6 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
+use windlass_kernel::is_git_name;
+
 use super::error::GitCause;
 use super::filters::{Files, OnFilter};
 use super::index_folder::IndexFolder;
@@ -102,7 +104,16 @@ impl Git {
         let new = new.split(|byte| *byte == 0).filter(|path| !path.is_empty());
         for path in new.filter(|path| !self.omitted.contains(*path)) {
             // A nested repository has a slash at its end.
-            present.extend_from_slice(path.strip_suffix(b"/").unwrap_or(path));
+            let path = path.strip_suffix(b"/").unwrap_or(path);
+            let text = String::from_utf8_lossy(path);
+            // Git would leave it out with a warning, and nobody would see the file again.
+            if text.split('/').any(is_git_name) {
+                let why = format!(
+                    "git does not record `{text}`, which stands for `.git` elsewhere; remove it"
+                );
+                return Err(GitError::refused(operation, why));
+            }
+            present.extend_from_slice(path);
             present.push(0);
         }
         let update = |options: &[&str], paths: Vec<u8>| {

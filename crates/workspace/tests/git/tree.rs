@@ -136,3 +136,13 @@ fn a_folder_inside_gives_the_whole_tree() {
     let stat = diff_stat(&inside, &head(&repository));
     assert_eq!(stat.files, [change("c", 1, 0), change("d/b", 1, 0)]);
 }
+
+#[test]
+fn a_file_that_git_would_leave_out_is_refused() {
+    for name in ["git~1", ".git ", ".g\u{200c}it"] {
+        let repository = Repository::new();
+        repository.file(&format!("sub/{name}/config"), "x\n");
+        let error = repository.ours().tree_of_worktree().unwrap_err().to_string();
+        assert!(error.contains("stands for `.git` elsewhere"), "{error}");
+    }
+}
