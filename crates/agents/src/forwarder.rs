@@ -202,8 +202,8 @@ impl RouteInspector for Inspector {
 
     fn response_ended(&self, id: u64, end: End) {
         let Some(exchange) = lock(&self.open).remove(&id) else { return };
-        let trouble = match exchange {
-            Exchange::Asked(_) => ModelTrouble::of_end(end),
+        let (trouble, message) = match exchange {
+            Exchange::Asked(_) => (ModelTrouble::of_end(end), String::new()),
             Exchange::Answering(reader) => {
                 let response = reader.finish(end);
                 let usage = {
@@ -212,7 +212,7 @@ impl RouteInspector for Inspector {
                     used.usage
                 };
                 self.tell(News::Used(usage));
-                response.trouble
+                (response.trouble, response.message)
             }
         };
         self.tell(match trouble {
@@ -221,7 +221,7 @@ impl RouteInspector for Inspector {
                 let (class, is_final) = class_of(trouble, now());
                 News::Trouble {
                     class,
-                    reason: describe(trouble, now()),
+                    reason: describe(trouble, &message, now()),
                     is_final,
                     until: until_of(trouble),
                 }
@@ -273,8 +273,27 @@ pub(crate) const fn class_of(trouble: ModelTrouble, now: u64) -> (&'static str, 
     }
 }
 
-pub(crate) fn describe(trouble: ModelTrouble, now: u64) -> String {
-    match trouble {
+/// A trouble for people, with what the service says about it where that helps.
+pub(crate) fn describe(trouble: ModelTrouble, message: &str, now: u64) -> String {
+    let said = match trouble {
+        ModelTrouble::ServerError | ModelTrouble::UnknownModel | ModelTrouble::Invalid
+            if !message.is_empty() =>
+        {
+            format!(" (it says: {message})")
+        }
+        ModelTrouble::ServerError
+        | ModelTrouble::UnknownModel
+        | ModelTrouble::Invalid
+        | ModelTrouble::RateLimited { .. }
+        | ModelTrouble::Overloaded
+        | ModelTrouble::NoCredit
+        | ModelTrouble::Authentication
+        | ModelTrouble::ContextFull
+        | ModelTrouble::Refusal
+        | ModelTrouble::Cut
+        | ModelTrouble::Silence => String::new(),
+    };
+    let what = match trouble {
         ModelTrouble::RateLimited { until: Some(until) } => {
             let seconds = until.saturating_sub(now);
             format!("the rate limit of the model is reached, for {seconds} seconds more")
@@ -294,5 +313,6 @@ pub(crate) fn describe(trouble: ModelTrouble, now: u64) -> String {
         ModelTrouble::Invalid => "the model's service does not accept the request".to_owned(),
         ModelTrouble::Cut => "the answer of the model broke off".to_owned(),
         ModelTrouble::Silence => "the model did not answer".to_owned(),
-    }
+    };
+    what + &said
 }

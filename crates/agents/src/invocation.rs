@@ -28,6 +28,8 @@ pub(crate) const CORRECTIONS_MAX: u32 = 3;
 const IDLE_ANSWERS_MAX: u32 = 50;
 /// How often the clock and the client's process are looked at.
 pub(crate) const TICK: Duration = Duration::from_millis(250);
+/// How long an answer waits for calls that were made together with it.
+const ANSWER_WAIT: Duration = Duration::from_millis(100);
 /// How long a client that closed its output may take to exit.
 const EXIT_WAIT: Duration = Duration::from_secs(5);
 /// How long a client that closed its connection to our tools may take to exit. Until then its calls fail.
@@ -94,6 +96,9 @@ struct Progress {
     /// The answers of the model since the last call.
     idle_answers: u32,
     in_progress: usize,
+    last_call: Option<Instant>,
+    /// The answer, and where its receipt goes.
+    answer: Option<(Value, Sender<ToolAnswer>)>,
     /// Set when no more calls are taken, because the run waits or stops.
     left: Option<WorkResult>,
     failure: Option<(&'static str, String)>,
@@ -134,7 +139,8 @@ impl<'a> Invocation<'a> {
         let mut last_news = Instant::now();
         let end = loop {
             let mut is_idle = false;
-            match receiver.recv_timeout(TICK) {
+            let wait = if state.answer.is_some() { ANSWER_WAIT } else { TICK };
+            match receiver.recv_timeout(wait) {
                 Ok(message) => {
                     last_news = Instant::now();
                     if let Some(end) = self.handle(message, &mut state, scope)? {
@@ -156,6 +162,14 @@ impl<'a> Invocation<'a> {
             }
             if let Some((class, reason)) = state.failure.take() {
                 break End::Failed(class, reason);
+            }
+            let is_quiet = state.last_call.is_none_or(|at| at.elapsed() >= ANSWER_WAIT);
+            if is_quiet && let Some((answer, told)) = state.answer.take() {
+                let text = "The answer is recorded. Stop now.";
+                let _ = told.send(ToolAnswer::Result(json!({
+                    "content": [{ "type": "text", "text": text }], "isError": false,
+                })));
+                break End::Answer(answer);
             }
             if self.job.time_left.is_some_and(|left| self.began.elapsed() >= left) {
                 break End::Failed(
@@ -201,9 +215,10 @@ impl<'a> Invocation<'a> {
             Message::Disconnected => {}
             Message::Call { tool_use, answer } => {
                 state.calls += 1;
+                state.last_call = Some(Instant::now());
                 state.call_ids.extend(tool_use.call_id.clone());
                 if tool_use.name == FINISH {
-                    return Ok(self.finish(&tool_use.args, &answer, state));
+                    return Ok(self.finish(&tool_use.args, answer, state));
                 }
                 self.call(tool_use, answer, state, scope);
             }
@@ -258,20 +273,21 @@ impl<'a> Invocation<'a> {
         Ok(None)
     }
 
-    /// Takes the answer, or says what is wrong with it.
+    /// Takes the answer, or says what is wrong with it. It counts when the calls that were made together with it are done.
     fn finish(
         &self,
         args: &Value,
-        answer: &Sender<ToolAnswer>,
+        answer: Sender<ToolAnswer>,
         state: &mut Progress,
     ) -> Option<End> {
         match check_finish(args, &self.job.verdicts) {
+            Ok(()) if state.answer.as_ref().is_some_and(|(first, _)| first != args) => {
+                let reason = "it gave two different answers".to_owned();
+                Some(End::Failed("validation_error", reason))
+            }
             Ok(()) => {
-                let text = "The answer is recorded. Stop now.";
-                let _ = answer.send(ToolAnswer::Result(json!({
-                    "content": [{ "type": "text", "text": text }], "isError": false,
-                })));
-                Some(End::Answer(args.clone()))
+                state.answer = Some((args.clone(), answer));
+                None
             }
             Err(reason) => {
                 state.corrections += 1;

@@ -11,6 +11,8 @@ use zeroize::Zeroizing;
 use crate::http::{is_of_connection, is_token};
 use crate::inspect::RouteInspector;
 
+/// The shortest text that is kept from the client.
+const SECRET_BYTES_MIN: usize = 12;
 /// The headers in which clients of model services send their keys.
 const KEY_HEADERS: [&str; 4] = ["authorization", "x-api-key", "x-goog-api-key", "api-key"];
 /// The query parameters in which they do.
@@ -301,12 +303,14 @@ impl Credential {
         self.0.iter().map(|(name, value)| (name.as_str(), value.as_str()))
     }
 
-    /// The texts that must not reach the client: the values, and a token behind its scheme.
+    /// The texts that must not reach the client: the values, and a token behind its scheme. What is shorter than a key
+    /// is a placeholder for a service that needs none, and may be any word of an answer.
     pub(crate) fn secrets(&self) -> impl Iterator<Item = &str> {
-        self.headers().flat_map(|(_, value)| {
+        let texts = self.headers().flat_map(|(_, value)| {
             let token = value.split_once(' ').map(|(_, token)| token.trim());
-            std::iter::once(value).chain(token.filter(|token| !token.is_empty()))
-        })
+            std::iter::once(value).chain(token)
+        });
+        texts.filter(|text| text.len() >= SECRET_BYTES_MIN)
     }
 }
 

@@ -23,6 +23,8 @@ use crate::failure::Failure;
 use crate::sandbox::find_program;
 use crate::user_config::{UserConfig, host_rules};
 
+/// The shortest credential.
+const CREDENTIAL_BYTES_MIN: usize = 12;
 /// How long nothing may happen before a client is stopped.
 const SILENCE_SECONDS: u64 = 900;
 
@@ -277,6 +279,25 @@ fn interpreter_of(path: &Path) -> Option<String> {
 /// A variable of the environment that is not empty.
 fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+/// The credentials of models in the environment and in logins: they are never stored.
+pub fn credentials() -> Vec<(String, String)> {
+    let clients = windlass_agents::all();
+    let variables = clients.iter().flat_map(|client| client.api().credentials);
+    let mut found: Vec<(String, String)> =
+        variables.filter_map(|(name, ..)| Some(((*name).to_owned(), variable(name)?))).collect();
+    for client in &clients {
+        if let Login::Valid { headers, .. } = logins::login(client.name()) {
+            let token = |text: &str| text.strip_prefix("Bearer ").map(str::to_owned);
+            let tokens = headers.iter().filter_map(|(_, value)| token(value));
+            let name = format!("the login of {}", client.name());
+            found.extend(tokens.map(|token| (name.clone(), token)));
+        }
+    }
+    // What is shorter is a placeholder for a service that needs none, and may be any word.
+    found.retain(|(_, value)| value.len() >= CREDENTIAL_BYTES_MIN);
+    found
 }
 
 /// Whether people can log in with a client, and Windlass uses it.

@@ -114,7 +114,7 @@ pub fn hide(redactor: &Arc<Redactor>) {
 pub fn shown(text: &str) -> String {
     let own = || {
         let secrets = UserConfig::load().map(|user| user.named_secrets()).unwrap_or_default();
-        Arc::new(Redactor::new(secrets.available()))
+        Arc::new(Redactor::new(secrets.redacted()))
     };
     SHOWN.get_or_init(own).redacted(text)
 }

@@ -13,7 +13,7 @@ use windlass_engine::executors::JobBudget;
 use windlass_kernel::{Code, HostRule};
 use windlass_runtime::NamedSecrets;
 
-use crate::agents::{ClientConfig, Kind};
+use crate::agents::{self, ClientConfig, Kind};
 use crate::config::toml_message;
 use crate::failure::Failure;
 use crate::input::{self, unreadable};
@@ -234,7 +234,7 @@ impl UserConfig {
 
     /// Reads the secrets that calls may name.
     pub fn named_secrets(&self) -> NamedSecrets {
-        secrets::read(&self.secrets)
+        secrets::read(&self.secrets).with_hidden(agents::credentials())
     }
 
     /// Sets what git may do in this process.

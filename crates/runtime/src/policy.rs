@@ -45,9 +45,8 @@ impl PolicySupervisor {
     /// Sets the secrets that calls may name.
     #[must_use]
     pub fn with_secrets(mut self, secrets: NamedSecrets) -> Self {
-        self.redactor = Arc::new(Redactor::new(
-            self.environment.clone().into_iter().chain(secrets.available()),
-        ));
+        self.redactor =
+            Arc::new(Redactor::new(self.environment.clone().into_iter().chain(secrets.redacted())));
         self.secrets = secrets;
         self
     }
@@ -192,7 +191,7 @@ pub fn redactor_of(
     environment: impl IntoIterator<Item = (String, String)>,
     secrets: &NamedSecrets,
 ) -> Redactor {
-    Redactor::new(named_variables(set, environment).into_iter().chain(secrets.available()))
+    Redactor::new(named_variables(set, environment).into_iter().chain(secrets.redacted()))
 }
 
 /// What tools of a class may do to the workspace.

@@ -9,13 +9,16 @@ use windlass_policy::{Pointer, Tool, secret_name};
 
 use crate::supervisor::Refusal;
 
-/// The secrets of the user, by name: each value, or why it is not available.
+/// The secrets of the user, by name: each value, or why it is not available; and what only must not be stored.
 #[derive(Clone, Default)]
-pub struct NamedSecrets(BTreeMap<String, Result<String, String>>);
+pub struct NamedSecrets {
+    named: BTreeMap<String, Result<String, String>>,
+    hidden: Vec<(String, String)>,
+}
 
 impl fmt::Debug for NamedSecrets {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.debug_set().entries(self.0.keys()).finish()
+        formatter.debug_set().entries(self.named.keys()).finish()
     }
 }
 
@@ -23,18 +26,30 @@ impl NamedSecrets {
     /// Creates the set; an error is the reason, for a person, why a value is not available.
     #[must_use]
     pub fn new(secrets: impl IntoIterator<Item = (String, Result<String, String>)>) -> Self {
-        Self(secrets.into_iter().collect())
+        Self { named: secrets.into_iter().collect(), hidden: Vec::new() }
+    }
+
+    /// Adds values that no call can name, and that are taken out of everything all the same.
+    #[must_use]
+    pub fn with_hidden(mut self, hidden: impl IntoIterator<Item = (String, String)>) -> Self {
+        self.hidden.extend(hidden);
+        self
+    }
+
+    /// The names and values of all that is not stored or shown.
+    pub fn redacted(&self) -> impl Iterator<Item = (String, String)> {
+        self.available().chain(self.hidden.iter().cloned())
     }
 
     /// The names and values of the secrets that are available.
     pub fn available(&self) -> impl Iterator<Item = (String, String)> {
-        self.0.iter().filter_map(|(name, value)| Some((name.clone(), value.clone().ok()?)))
+        self.named.iter().filter_map(|(name, value)| Some((name.clone(), value.clone().ok()?)))
     }
 
     /// The value of a secret for a tool.
     fn value(&self, name: &str, tool: &Tool) -> Result<&str, Refusal> {
         let refuse = |code, reason| Err(Refusal { code, reason });
-        let Some(value) = self.0.get(name) else {
+        let Some(value) = self.named.get(name) else {
             let reason = format!("there is no secret `{name}` in your settings");
             return refuse(Code::SecretUnknown, reason);
         };

@@ -29,7 +29,7 @@ pub(super) enum Exchanged {
     /// The model answered; the flag says that it had to stop in the middle.
     Answer { turn: Turn, is_cut: bool, usage: Usage },
     /// It did not.
-    Trouble { trouble: ModelTrouble, usage: Option<Usage> },
+    Trouble { trouble: ModelTrouble, message: String, usage: Option<Usage> },
     /// The request cannot be sent, or its answer cannot be taken: why.
     Unusable { reason: String },
     /// Nobody waits for it any more.
@@ -89,14 +89,16 @@ pub(super) fn exchange(
     };
     let Some(reader) = reader else {
         let trouble = ModelTrouble::of_end(end).unwrap_or(ModelTrouble::Cut);
-        return Ok(Exchanged::Trouble { trouble, usage: None });
+        return Ok(Exchanged::Trouble { trouble, message: String::new(), usage: None });
     };
     let (response, turn) = reader.finish(end);
     let usage = response.usage;
     // A part that could not be read may have been a call.
     let unread = response.is_partial.then_some(ModelTrouble::Cut);
     Ok(match response.trouble.or(unread) {
-        Some(trouble) => Exchanged::Trouble { trouble, usage: Some(usage) },
+        Some(trouble) => {
+            Exchanged::Trouble { trouble, message: response.message, usage: Some(usage) }
+        }
         None => {
             let cut = ["max_tokens", "length", "max_output_tokens"];
             let is_cut = response.stop_reason.is_some_and(|reason| cut.contains(&reason.as_str()));

@@ -180,16 +180,16 @@ impl<'a> Work<'a> {
         loop {
             let body = self.body();
             let bytes = u64::try_from(body.len()).unwrap_or(u64::MAX);
-            let trouble = match exchange(self.settings, body, self.watch)? {
+            let (trouble, message) = match exchange(self.settings, body, self.watch)? {
                 Exchanged::Answer { turn, is_cut, usage } => {
                     self.account(usage);
                     let read = usage.input.saturating_add(usage.cached_read);
                     self.context.count(read.saturating_add(usage.cached_write), bytes);
                     return Ok(Asked::Turn { turn, is_cut });
                 }
-                Exchanged::Trouble { trouble, usage } => {
+                Exchanged::Trouble { trouble, message, usage } => {
                     usage.into_iter().for_each(|usage| self.account(usage));
-                    trouble
+                    (trouble, message)
                 }
                 Exchanged::Unusable { reason } => {
                     return Ok(Asked::End(End::Failed("model_unavailable", reason)));
@@ -207,7 +207,7 @@ impl<'a> Work<'a> {
             let Some(time) = waiting_time(trouble, tries, now()) else {
                 let (class, _) = class_of(trouble, now());
                 self.until = until_of(trouble);
-                return Ok(Asked::End(End::Failed(class, describe(trouble, now()))));
+                return Ok(Asked::End(End::Failed(class, describe(trouble, &message, now()))));
             };
             if let Some(interruption) = pause(time, self.watch)? {
                 return Ok(Asked::End(interruption.into()));

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::stream::EventSplitter;
-use super::trouble::{ModelTrouble, Waiting, classify};
+use super::trouble::{ModelTrouble, Waiting, classify, message_of};
 use super::{ModelProtocol, in_namespace};
 use crate::event::End;
 
@@ -55,6 +55,8 @@ pub struct ModelResponse {
     pub tool_uses: Vec<ToolUse>,
     /// What went wrong.
     pub trouble: Option<ModelTrouble>,
+    /// What the service says about it, in one line; nothing if it says nothing.
+    pub message: String,
     /// Whether a part could not be read, so that the rest may be incomplete.
     pub is_partial: bool,
 }
@@ -114,6 +116,7 @@ impl ResponseReader {
             let status = (self.status >= 300).then_some(self.status);
             let trouble = classify(status, self.error.as_ref(), self.waiting);
             self.response.trouble = Some(trouble);
+            self.response.message = message_of(self.error.as_ref());
         } else if self.response.trouble.is_none() && !self.is_complete && !unread {
             self.response.trouble = Some(ModelTrouble::of_break(end));
         }

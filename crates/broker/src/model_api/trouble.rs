@@ -5,6 +5,9 @@ use serde_json::Value;
 use super::reset;
 use crate::event::{End, Unreachable};
 
+/// The longest message of an error that is shown.
+const SHOWN_CHARS_MAX: usize = 200;
+
 /// How much of a message is searched.
 const MESSAGE_CHARS_MAX: usize = 4000;
 
@@ -196,6 +199,14 @@ pub(super) fn classify(
     } else {
         ModelTrouble::ServerError
     }
+}
+
+/// The message of an error, in one line that is not too long.
+pub(super) fn message_of(error: Option<&Value>) -> String {
+    let text = error.and_then(|error| error.as_str().or_else(|| error.get("message")?.as_str()));
+    let is_plain = |char: char| !char.is_control();
+    let line = text.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
+    line.chars().filter(|char| is_plain(*char)).take(SHOWN_CHARS_MAX).collect()
 }
 
 /// What an error says of itself.

@@ -68,9 +68,9 @@ fn keys_of_the_client_are_recognised() {
 
 #[test]
 fn a_credential_is_headers_and_is_not_printed() {
-    let headers = [("Authorization", "Bearer s3cret"), ("X-Account", "me")];
+    let headers = [("Authorization", "Bearer a-long-s3cret"), ("X-Account", "me")];
     let credential = Credential::new(&headers).unwrap();
-    assert_eq!(credential.secrets().collect::<Vec<_>>(), ["Bearer s3cret", "s3cret", "me"]);
+    assert_eq!(credential.secrets().collect::<Vec<_>>(), ["Bearer a-long-s3cret", "a-long-s3cret"]);
     assert_eq!(format!("{credential:?}"), "{\"authorization\", \"x-account\"}");
     for name in ["", "a b", "a:", "Host", "Content-Length", "Connection", "Transfer-Encoding"] {
         let error = Credential::new(&[(name, "secret")]).unwrap_err();

@@ -1,8 +1,8 @@
 //! `windlass status RUN --transcript PHASE`, and the transcripts in `windlass watch`: what agents said and did.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Seek as _, SeekFrom};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use windlass_engine::executors::{Transcripts, live_files, read_lines};
@@ -31,8 +31,14 @@ pub fn show(project: &Project, run: &Run, phase: &str, output: &Output) -> Comma
     }
     let transcripts = transcripts(project)?;
     let run_id = run.started.as_ref().map(|started| started.run_id.clone()).unwrap_or_default();
+    let folder = transcripts.live(&run_id);
+    let live = live_files(&folder).map_err(|error| unreadable(&folder, &error))?;
+    let name_of = |path: &Path| path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let growing: BTreeSet<String> = live.iter().map(|path| name_of(path)).collect();
     let mut found = 0;
-    for (name, digest) in newest(run, phase) {
+    // What is stored of a file that still grows is its beginning.
+    for (name, digest) in newest(run, phase).into_iter().filter(|(name, _)| !growing.contains(name))
+    {
         let mut bytes = Vec::new();
         let stored = transcripts.stored().map_err(|why| Failure::new(Code::FileUnreadable, why))?;
         let copied = stored.copy_to(&digest, &mut bytes);
@@ -40,10 +46,8 @@ pub fn show(project: &Project, run: &Run, phase: &str, output: &Output) -> Comma
         found += 1;
         print(&name, Some(digest), &String::from_utf8_lossy(&bytes), output)?;
     }
-    let folder = transcripts.live(&run_id);
-    let live = live_files(&folder).map_err(|error| unreadable(&folder, &error))?;
     for path in live {
-        let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let name = name_of(&path);
         let is_of_phase = name.split('.').next() == Some(phase);
         if is_of_phase {
             let bytes = crate::input::read(&path, 64 << 20)?;

@@ -440,7 +440,10 @@ pub fn failure_reason(report: &CallReport) -> Option<String> {
     }
     let refusal =
         report.refusal.as_ref().map(|refusal| format!("[{}] {}", refusal.code, refusal.reason));
-    let error = report.error.as_ref().map(|error| format!("[{}] {}", error.code, error.message));
+    let error = report.error.as_ref().map(|error| {
+        let effect = if error.may_have_run { "; it may have taken effect anyway" } else { "" };
+        format!("[{}] {}{effect}", error.code, error.message)
+    });
     let text = |key: &str| report.result.get(key).and_then(Value::as_str).unwrap_or_default();
     let output = if text("stderr").trim().is_empty() { text("stdout") } else { text("stderr") };
     let mut last: Vec<&str> = output.trim().lines().rev().take(5).collect();

@@ -178,11 +178,13 @@ fn answer(commit: &str, branch: &str) -> WorkResult {
     }))
 }
 
-/// The commit message: proposed by an earlier phase, or the task.
+/// The commit message: proposed by the last phase that did work, or the task. A phase that judges has no say in it.
 fn message(job: &BuiltinJob<'_>) -> String {
     let run = &job.assignment.run;
     let proposed = run.all_phases().filter_map(|(_, state)| {
-        state.done.as_ref()?.answer.get("commit_message")?.as_str().map(str::to_owned)
+        let answer = &state.done.as_ref()?.answer;
+        let judges = answer.get("verdict").is_some();
+        answer.get("commit_message").filter(|_| !judges)?.as_str().map(str::to_owned)
     });
     let task = job.task().get("task").and_then(Value::as_str).unwrap_or("a change");
     let proposed = proposed.filter(|text| !text.trim().is_empty()).last();
