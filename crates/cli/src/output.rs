@@ -168,11 +168,25 @@ impl Output {
 pub fn sanitize(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for char in text.chars() {
-        if char.is_control() && char != '\t' {
+        if windlass_text::is_control(char) && char != '\t' {
             shown.extend(char.escape_default());
         } else {
             shown.push(char);
         }
     }
     shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::sanitize;
+
+    #[test]
+    fn text_from_elsewhere_cannot_control_how_it_is_shown() {
+        assert_eq!(
+            sanitize("a\u{1b}[31m\u{202e}b\u{200b}\tc é"),
+            "a\\u{1b}[31m\\u{202e}b\\u{200b}\tc é"
+        );
+        assert_eq!(sanitize("\u{e0041}\u{2066}"), "\\u{e0041}\\u{2066}");
+    }
 }

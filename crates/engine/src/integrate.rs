@@ -269,7 +269,7 @@ fn require_committed(git: &Git, branch: &str) -> Result<(), EngineError> {
 
 /// The error of a work tree that cannot be brought up to date.
 fn in_the_way(error: GitError) -> EngineError {
-    if matches!(error.cause, GitCause::Exit { .. }) {
+    if matches!(error.cause, GitCause::Exit { .. } | GitCause::Taken(_)) {
         return refused(Code::RepoDirty, error.to_string());
     }
     error.into()

@@ -75,8 +75,9 @@ impl Engine {
         // Whoever mends a setup changes files.
         let requires_clean = hold.held.trigger != Trigger::SetupFailed
             && run.plan().is_some_and(|plan| plan.require.contains(&Requirement::CleanRepo));
-        // What a person does for an agent is the work of the phase.
-        if requires_clean && !is_done_by_person(&run, &hold.held.phase) {
+        // What a person does for an agent is the work of the phase, and what an approved call has done is no change of somebody else.
+        let is_work = is_done_by_person(&run, &hold.held.phase) || self.is_taken_up(hold)?;
+        if requires_clean && !is_work {
             self.repository.require_unchanged(&self.workspace(&run), &run)?;
         }
         self.packets.check(&run)?;
@@ -119,7 +120,7 @@ impl Engine {
         };
         // An approval is valid for one dispatch: if the call was dispatched before a crash, the phase
         // that makes the call reads its result, or asks again.
-        if self.last_dispatch(*call)?.is_some_and(|at| at >= hold.since) {
+        if self.is_taken_up(hold)? {
             return Ok(());
         }
         let gateway = self.gateway_of(*call)?;
@@ -148,6 +149,15 @@ impl Engine {
             }
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// Whether the call on hold was dispatched by the answer of people, before a crash.
+    fn is_taken_up(&self, hold: &Hold) -> Result<bool, EngineError> {
+        let HoldRequest { trigger: Trigger::CallApproval, call: Some(call), .. } = &hold.held
+        else {
+            return Ok(false);
+        };
+        Ok(self.last_dispatch(*call)?.is_some_and(|at| at >= hold.since))
     }
 
     /// The time of the last dispatch of a call, if there was one.

@@ -114,17 +114,25 @@ fn what_is_not_of_the_protocol_ends_it() {
 }
 
 #[test]
-fn a_program_may_call_ahead_and_claim_any_usage() {
+fn a_program_may_call_ahead() {
     let builder = format!(
         "i=0\nwhile [ $i -lt 100 ]; do\n\
          echo '{{\"type\":\"call\",\"id\":\"'$i'\",\"name\":\"fs_write\",\"arguments\":{{\"path\":\"'$i'.txt\",\"content\":\"a\"}}}}'\n\
-         i=$((i+1))\ndone\n\
-         echo '{{\"type\":\"usage\",\"input_tokens\":18446744073709551615}}'\n{DONE}\ncat > /dev/null"
+         i=$((i+1))\ndone\n{DONE}\ncat > /dev/null"
     );
     let repo = repo(&builder);
     run(&repo).exit(0);
     assert_eq!(calls(&repo).len(), 100);
     let changed = repo.git(&["show", "--format=", "--name-only", "HEAD"]);
     assert_eq!(changed.lines().count(), 100);
+    repo.is_whole();
+}
+
+#[test]
+fn a_program_may_claim_any_usage() {
+    let usage = "echo '{\"type\":\"usage\",\"input_tokens\":18446744073709551615}'";
+    let repo = repo(&format!("{usage}\n{DONE}\ncat > /dev/null"));
+    let held = run(&repo).exit(4).json();
+    assert_eq!(held["state"], "CHECKPOINT", "{held}");
     repo.is_whole();
 }

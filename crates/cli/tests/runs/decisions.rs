@@ -146,3 +146,19 @@ fn a_question_is_answered_with_a_text() {
     let id = id_of(&repo.run(&escalating()).exit(4));
     repo.windlass(&["queue", "answer", &id, "yes"]).fails_with(2, "REQUEST_INVALID");
 }
+
+#[test]
+fn a_crash_while_an_approved_call_runs_does_not_block_the_run() {
+    let repo = Repo::new();
+    let id = waiting(&repo, "eval 'echo built >> built.txt'");
+    let approve = [&["queue", "approve", &id, "--resume", "--json"][..], &VOICE].concat();
+    let killed = repo.place.run_with("WINDLASS_CRASH_AT", "dispatch.after:1", &approve);
+    assert_eq!(killed.code, None, "{killed}");
+    assert_eq!(repo.read("built.txt"), "built\n");
+    // The call has changed the workspace; whether it ran is asked.
+    repo.windlass(&["resume", &id]).exit(4);
+    repo.windlass(&[&approve[..], &["--ran"]].concat()).exit(0);
+    assert_eq!(repo.stands(&id)["outcome"], "PASS");
+    assert_eq!(repo.git(&["show", "HEAD:built.txt"]), "built");
+    repo.is_whole();
+}

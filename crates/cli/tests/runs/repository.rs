@@ -214,3 +214,13 @@ fn a_project_in_a_folder_of_the_repository_works_there() {
         .exit(0);
     assert_eq!(repo.status(), "");
 }
+
+#[test]
+fn without_a_git_user_a_run_is_committed_all_the_same() {
+    let repo = Repo::new();
+    for name in ["user.name", "user.email"] {
+        repo.git(&["config", "--unset", name]);
+    }
+    repo.run(&answers(&[build(&[sh("echo built > built.txt")])], &[review("approved")])).exit(0);
+    assert_eq!(repo.git(&["log", "-1", "--format=%an <%ae>"]), "Windlass <>");
+}

@@ -290,3 +290,16 @@ fn a_merge_killed_at_any_entry_is_done_once() {
         repo.is_whole();
     }
 }
+
+#[test]
+fn an_ignored_file_is_not_overwritten_by_a_merge() {
+    let repo = Repo::new();
+    let id = passed(&repo);
+    repo.write(".git/info/exclude", "built.txt\n");
+    repo.write("built.txt", "mine\n");
+    repo.windlass(&["close", &id, "--merge"]).fails_with(3, "REPO_DIRTY").warns("built.txt");
+    assert_eq!(repo.read("built.txt"), "mine\n");
+    std::fs::remove_file(repo.root().join("built.txt")).unwrap();
+    repo.windlass(&["close", &id, "--merge"]).exit(0);
+    assert_eq!(repo.read("built.txt"), "built\n");
+}

@@ -40,9 +40,14 @@ impl Git {
     pub fn identity(&self) -> Result<Signature, GitError> {
         let setting = |name: &str, default: &str| {
             let default = format!("--default={default}");
-            self.read("read the settings").args(["config", &default, "--get", name]).line()
+            let found = self
+                .read("read the settings")
+                .args(["config", &default, "--get", name])
+                .output()?;
+            Ok::<_, GitError>(String::from_utf8_lossy(&found).trim().to_owned())
         };
-        let name = setting("user.name", "Windlass")?;
+        let name = setting("user.name", "")?;
+        let name = if name.is_empty() { "Windlass".to_owned() } else { name };
         Ok(Signature { name, email: setting("user.email", "")? })
     }
 

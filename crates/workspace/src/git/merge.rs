@@ -87,7 +87,7 @@ impl Git {
     /// [`GitError`] if a file that differs has other changes.
     pub fn advance(&self, worktree: &Path, from: &CommitId, to: &CommitId) -> Result<(), GitError> {
         match self.read_trees(worktree, from, to, &[]) {
-            Err(GitError { cause: GitCause::Exit { .. }, .. })
+            Err(GitError { cause: GitCause::Exit { .. } | GitCause::Taken(_), .. })
                 if self.at(worktree).tree_of_worktree()? == self.tree_of(to)? =>
             {
                 // A process that was killed had written the files, but not the index.
@@ -106,6 +106,17 @@ impl Git {
     ) -> Result<(), GitError> {
         let operation = "bring the work tree up to date";
         let target = self.at(worktree);
+        // Git itself overwrites ignored files without a word.
+        let new = target
+            .read(operation)
+            .args(["diff-tree", "-r", "-z", "--no-renames", "--name-only", "--diff-filter=A"])
+            .args([from.as_str(), to.as_str()])
+            .output()?;
+        for path in new.split(|byte| *byte == 0).filter(|path| !path.is_empty()).map(path_of) {
+            if is_taken(worktree, &path) {
+                return Err(GitError::new(operation, GitCause::Taken(path)));
+            }
+        }
         let settings = target.checkout_settings(operation, to)?;
         // Otherwise a file whose times changed counts as changed. It lists files that differ, with status 1.
         let refresh = target.write(operation).settings(&settings).reading_files();
@@ -114,4 +125,13 @@ impl Git {
         let read = read.args(["read-tree", "-m", "-u"]).args(options);
         read.args([from.as_str(), to.as_str()]).output().map(drop)
     }
+}
+
+/// Whether something is in the place of a file that is not tracked yet, or of one of its folders.
+fn is_taken(root: &Path, path: &Path) -> bool {
+    let is_folder = |path: &Path| path.symlink_metadata().is_ok_and(|found| found.is_dir());
+    let is_there = |path: &Path| path.symlink_metadata().is_ok();
+    let mut folders = path.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
+    let is_blocked = |folder: &Path| is_there(&root.join(folder)) && !is_folder(&root.join(folder));
+    is_there(&root.join(path)) || folders.any(is_blocked)
 }
