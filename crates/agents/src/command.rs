@@ -23,7 +23,7 @@ use windlass_kernel::run::NoteKind;
 
 use crate::calls::session_id;
 use crate::client::PrivateFolder;
-use crate::runner::Unobserved;
+use crate::runner::{Unobserved, died};
 use streams::follow;
 use work::{End, Work};
 
@@ -136,12 +136,12 @@ impl Runner for CommandRunner {
         let mut work = Work::new(job, tools, session, lines, sender);
         work.silence = self.settings.silence;
         work.begin(earlier);
-        let ended = std::thread::scope(|scope| {
+        let (ended, status) = std::thread::scope(|scope| {
             let exited = || process.wait(Duration::ZERO);
             let ended = work.run(scope, &receiver, &exited);
             // Its calls go on; it does not.
-            let _ = process.finish();
-            ended
+            let status = process.finish();
+            (ended, status)
         });
         // Nothing of it is needed any more; what cannot be removed is in nobody's way.
         let _ = std::fs::remove_dir_all(&root);
@@ -151,6 +151,10 @@ impl Runner for CommandRunner {
         let result = match ended? {
             End::Answer(answer) => WorkResult::answer(answer),
             End::Left(result) => result,
+            // Nothing is wrong with its work, as far as anybody knows.
+            End::Failed("no_answer", _) if status.is_some_and(died) => {
+                WorkResult::failed("crash", format!("{name}: it was killed"))
+            }
             End::Failed(class, reason) => {
                 let stderr = stderr.lock().unwrap_or_else(PoisonError::into_inner);
                 let printed = String::from_utf8_lossy(&stderr);

@@ -150,7 +150,7 @@ impl<'a> Invocation<'a> {
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => is_idle = true,
             }
             if self.tools.is_stopped()? {
-                state.left = Some(WorkResult::Stopped);
+                state.left = Some(WorkResult::stopped());
             }
             if state.in_progress > 0 {
                 // A call may wait for its tool as long as the tool's own limit allows.
@@ -317,7 +317,7 @@ impl<'a> Invocation<'a> {
             let _ = answer.send(ToolAnswer::Error("the run does not go on now".to_owned()));
             return;
         }
-        let id = match &tool_use.call_id {
+        let id = match tool_use.unique_id() {
             Some(id) => format!("{}:{id}", self.session),
             None => format!("{}:{}:{}", self.session, tool_use.session, tool_use.ordinal),
         };

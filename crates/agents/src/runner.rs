@@ -379,7 +379,7 @@ fn is_over(result: &WorkResult) -> bool {
             let class = failure.class.as_str();
             class == "context_full" || (class != BUDGET_EXHAUSTED && !TROUBLE.contains(&class))
         }),
-        WorkResult::Waiting { .. } | WorkResult::Stopped => false,
+        WorkResult::Waiting { .. } | WorkResult::Stopped { .. } => false,
     }
 }
 
@@ -400,7 +400,7 @@ enum Worked {
 }
 
 /// Whether a client was killed, or says that a part of it was.
-fn died(status: ExitStatus) -> bool {
+pub(crate) fn died(status: ExitStatus) -> bool {
     status.code().is_none_or(|code| code >= 128)
 }
 

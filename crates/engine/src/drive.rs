@@ -255,7 +255,7 @@ impl<'a> Drive<'a> {
                 });
             }
             // The loop checks the switch again before any other work.
-            (_, WorkResult::Stopped) => {}
+            (_, WorkResult::Stopped { .. }) => {}
             (
                 Work::Do { .. } | Work::Merge { .. } | Work::Restore | Work::Setup,
                 WorkResult::Finished(Completion::Judged(_)),
@@ -314,7 +314,7 @@ fn perform(
     work: Work,
 ) -> Result<Performed, EngineError> {
     let Some(assignment) = assign(engine, recorder, work) else {
-        return Ok(Performed { result: WorkResult::Stopped, change: None, events: Vec::new() });
+        return Ok(Performed { result: WorkResult::stopped(), change: None, events: Vec::new() });
     };
     if let Work::Do { phase, attempt } = work {
         engine.prepare_branch(&assignment.run, phase, attempt)?;

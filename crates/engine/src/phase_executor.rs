@@ -74,10 +74,19 @@ pub enum WorkResult<T = Answer> {
         usage: Usage,
     },
     /// The stop switch was on. All effects so far are recorded.
-    Stopped,
+    Stopped {
+        /// The usage so far.
+        usage: Usage,
+    },
 }
 
 impl<T> WorkResult<T> {
+    /// Stopped without usage.
+    #[must_use]
+    pub fn stopped() -> Self {
+        Self::Stopped { usage: Usage::default() }
+    }
+
     /// What the work returned, or else the result of all work of which it is a part.
     ///
     /// # Errors
@@ -88,7 +97,7 @@ impl<T> WorkResult<T> {
             Self::Waiting { waits_for, evidence, question, usage } => {
                 Err(WorkResult::Waiting { waits_for, evidence, question, usage })
             }
-            Self::Stopped => Err(WorkResult::Stopped),
+            Self::Stopped { usage } => Err(WorkResult::Stopped { usage }),
         }
     }
 }
@@ -134,7 +143,7 @@ impl WorkResult {
     pub fn with_until(mut self, time: Option<Timestamp>) -> Self {
         match &mut self {
             Self::Finished(Answer { until, .. }) => *until = time,
-            Self::Waiting { .. } | Self::Stopped => {}
+            Self::Waiting { .. } | Self::Stopped { .. } => {}
         }
         self
     }
@@ -143,10 +152,9 @@ impl WorkResult {
     #[must_use]
     pub fn with_usage(mut self, used: Usage) -> Self {
         match &mut self {
-            Self::Finished(Answer { usage, .. }) | Self::Waiting { usage, .. } => {
-                *usage = used.recordable();
-            }
-            Self::Stopped => {}
+            Self::Finished(Answer { usage, .. })
+            | Self::Waiting { usage, .. }
+            | Self::Stopped { usage } => *usage = used.recordable(),
         }
         self
     }
@@ -163,7 +171,7 @@ impl WorkResult {
             Self::Waiting { question, usage, .. } => {
                 (InvocationResult::OnHold, *usage, question.clone())
             }
-            Self::Stopped => (InvocationResult::Failure, Usage::default(), "stopped".to_owned()),
+            Self::Stopped { usage } => (InvocationResult::Failure, *usage, "stopped".to_owned()),
         }
     }
 }

@@ -83,7 +83,8 @@ impl Claims {
         self.claims.iter().any(|claim| overlap(claim.ports, ports))
     }
 
-    fn write(&self, ports: PortRange, worktree: &Path) -> Result<(), EngineError> {
+    /// Records that a work tree, which exists, has these ports.
+    pub(crate) fn write(&self, ports: PortRange, worktree: &Path) -> Result<(), EngineError> {
         let path = self.folder.join(ports.first.to_string());
         let Some(name) = worktree.to_str().filter(|name| !name.contains('\n')) else {
             return Err(unavailable(
@@ -100,11 +101,10 @@ fn unavailable(message: String) -> EngineError {
 }
 
 impl Engine {
-    /// Claims ports for a work tree that exists. The claims stay locked until the result is dropped.
-    pub(crate) fn claim_ports(
+    /// Finds ports that are free. The claims stay locked until the result is dropped.
+    pub(crate) fn find_ports(
         &self,
         (base, count): (u16, u16),
-        worktree: &Path,
     ) -> Result<(PortRange, Claims), EngineError> {
         let Some(folder) = &self.ports else {
             return Err(unavailable("this engine has no ports to give".to_owned()));
@@ -117,7 +117,6 @@ impl Engine {
         let Some(ports) = free else {
             return Err(unavailable(format!("no {count} ports from {base} on are free")));
         };
-        claims.write(ports, worktree)?;
         Ok((ports, claims))
     }
 

@@ -106,7 +106,7 @@ pub(crate) fn redact_work(redactor: &Redactor, mut result: WorkResult) -> WorkRe
             }
         }
         WorkResult::Waiting { question, .. } => redactor.redact_text(question),
-        WorkResult::Stopped => {}
+        WorkResult::Stopped { .. } => {}
     }
     result
 }

@@ -137,6 +137,12 @@ impl Engine {
         ready()?;
         let trace_id = TraceId(self.recording.clock.new_id());
         let run_id = RunName::of(trace_id).to_string();
+        let NewSetup { commands, copy, timeout_seconds, ports } = new.setup;
+        // Before anything is made that would be left behind.
+        let found = match ports.filter(|_| new.worktree) {
+            Some(ports) => Some(self.find_ports(ports)?),
+            None => None,
+        };
         let worktree = match (&base, new.worktree) {
             (Some(base), true) => {
                 // Git lets one process see the incomplete work tree of another.
@@ -148,14 +154,10 @@ impl Engine {
             }
             (_, _) => None,
         };
-        let NewSetup { commands, copy, timeout_seconds, ports } = new.setup;
-        let claimed = match (&worktree, ports) {
-            (Some(path), Some(ports)) => {
-                Some(self.claim_ports(ports, &self.settings.state.join(path))?)
-            }
-            (_, _) => None,
-        };
-        let ports = claimed.as_ref().map(|(ports, _)| *ports);
+        if let (Some(path), Some((ports, claims))) = (&worktree, &found) {
+            claims.write(*ports, &self.settings.state.join(path))?;
+        }
+        let ports = found.as_ref().map(|(ports, _)| *ports);
         let needed = !commands.is_empty() || !copy.is_empty() || ports.is_some();
         let setup = (worktree.is_some() && needed).then_some(Setup {
             commands,
@@ -178,7 +180,7 @@ impl Engine {
         };
         let mut recorder = RunRecorder::begin(&self.recording, trace_id, started)?;
         // The ports are recorded, so that the next run can look for others.
-        drop(claimed);
+        drop(found);
         self.hold_or_end(&mut recorder, new.wait, new.end)?;
         self.drive(recorder)
     }

@@ -34,6 +34,19 @@ pub struct ToolUse {
     pub ordinal: u64,
 }
 
+impl ToolUse {
+    /// The model's own id of the call, if it looks random. Some models count their calls, anew in each session or
+    /// even in each answer.
+    #[must_use]
+    pub fn unique_id(&self) -> Option<&str> {
+        let id = self.call_id.as_deref()?;
+        let count = |is: fn(&char) -> bool| id.chars().filter(is).count();
+        let is_unique =
+            count(char::is_ascii_alphanumeric) >= 16 && count(char::is_ascii_digit) >= 3;
+        is_unique.then_some(id)
+    }
+}
+
 /// The answer to a call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ToolAnswer {

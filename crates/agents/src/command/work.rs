@@ -156,7 +156,7 @@ impl<'a> Work<'a> {
                 }
             }
             if self.tools.is_stopped()? {
-                self.left = Some(WorkResult::Stopped);
+                self.left = Some(WorkResult::stopped());
             }
             if !self.in_progress.is_empty() {
                 // A call may wait for its tool as long as the tool's own limit allows.

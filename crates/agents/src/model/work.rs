@@ -48,7 +48,7 @@ pub(super) enum End {
 impl From<Interruption> for End {
     fn from(interruption: Interruption) -> Self {
         match interruption {
-            Interruption::Stopped => Self::Left(WorkResult::Stopped),
+            Interruption::Stopped => Self::Left(WorkResult::stopped()),
             Interruption::TimeUp => {
                 Self::Failed("timeout", "the working time of the phase is used up".to_owned())
             }

@@ -196,7 +196,12 @@ fn show(gateway: &Gateway, report: &CallReport, output: &Output) -> Result<(), F
             let name = text(&decision, "/decided_by/name").unwrap_or_default();
             format!("{name}, by the grant {grant}")
         });
-        let by = name.or(granted).unwrap_or_else(|| "policy".to_owned());
+        let of_hold = decision.pointer("/decided_by/decider/names").and_then(Value::as_array);
+        let of_hold = of_hold.map(|names| {
+            let names: Vec<&str> = names.iter().filter_map(Value::as_str).collect();
+            sanitize(&names.join(", "))
+        });
+        let by = name.or(granted).or(of_hold).unwrap_or_else(|| "policy".to_owned());
         asked.push(format!("  decided  {verdict} by {by}: {reason}"));
     }
     print_with(report, &asked, output);

@@ -198,7 +198,7 @@ impl ToolHost for Host {
 
 /// The idempotency key of a call.
 fn key_of(tool_use: &ToolUse, args: Digest) -> String {
-    match &tool_use.call_id {
+    match tool_use.unique_id() {
         Some(id) if id.chars().count() <= CALL_ID_CHARS_MAX => format!("mcp:{id}"),
         Some(id) => format!("mcp:{}", Digest::of(id.as_bytes())),
         None => {
@@ -281,8 +281,16 @@ mod tests {
     #[test]
     fn a_key_is_the_clients_id_or_the_position_of_the_call() {
         let args = Digest::of(b"{}");
-        assert_eq!(key_of(&tool_use(Some("toolu_1"), 1), args), "mcp:toolu_1");
-        let long = "x".repeat(5000);
+        let id = "toolu_01A09q90qw90lq917835lq9";
+        assert_eq!(key_of(&tool_use(Some(id), 1), args), format!("mcp:{id}"));
+        for counted in ["call_1", "functions.fs_read:0"] {
+            let [one, other] = ["s", "t"].map(|session| {
+                let session = session.to_owned();
+                key_of(&ToolUse { session, ..tool_use(Some(counted), 1) }, args)
+            });
+            assert_ne!(one, other);
+        }
+        let long = "1".repeat(5000);
         assert_eq!(key_of(&tool_use(Some(&long), 1), args).len(), "mcp:".len() + 64);
         let key = |ordinal, args| key_of(&tool_use(None, ordinal), args);
         assert_eq!(key(1, args), key(1, args));

@@ -64,8 +64,7 @@ fn only_the_named_tools_are_offered() {
 #[test]
 fn a_repeated_call_is_answered_from_the_record() {
     let place = Place::with_server();
-    let call =
-        json!({ "name": "count_add", "arguments": { "text": "x" }, "_meta": { "callId": "c1" } });
+    let call = json!({ "name": "count_add", "arguments": { "text": "x" }, "_meta": { "callId": "call_01A09q90qw90lq91" } });
     for _ in 0..2 {
         let mut client = Client::start(&place, &SERVE);
         let first = client.ask("tools/call", call.clone());
@@ -76,8 +75,7 @@ fn a_repeated_call_is_answered_from_the_record() {
     }
     assert_eq!(place.executed(), 1);
     let mut client = Client::start(&place, &SERVE);
-    let other =
-        json!({ "name": "count_add", "arguments": { "text": "y" }, "_meta": { "callId": "c1" } });
+    let other = json!({ "name": "count_add", "arguments": { "text": "y" }, "_meta": { "callId": "call_01A09q90qw90lq91" } });
     let other = client.ask("tools/call", other);
     assert!(told(&other["result"]).1.contains("[IDEMPOTENCY_CONFLICT]"), "{other}");
     // Without an id every call is a new one.

@@ -136,3 +136,20 @@ fn a_program_may_claim_any_usage() {
     assert_eq!(held["state"], "CHECKPOINT", "{held}");
     repo.is_whole();
 }
+
+#[test]
+fn a_program_that_is_killed_can_be_run_again() {
+    let repo = repo(&format!("[ -e /tmp/never ] || kill -9 $$\n{DONE}"));
+    let held = run(&repo).exit(4).json();
+    assert_eq!(held["hold"]["trigger"], "AGENT_UNAVAILABLE", "{held}");
+    repo.is_whole();
+}
+
+#[test]
+fn an_answer_does_not_pass_a_call_that_waits_for_a_person() {
+    let call = r#"echo '{"type":"call","id":"1","name":"shell_run","arguments":{"line":"eval \"echo x > x.txt\""}}'"#;
+    let repo = repo(&format!("{call}\n{DONE}\ncat > /dev/null"));
+    let held = run(&repo).exit(4).json();
+    assert_eq!(held["hold"]["trigger"], "CALL_APPROVAL", "{held}");
+    repo.is_whole();
+}

@@ -361,7 +361,7 @@ fn is_exhausted(result: &WorkResult) -> bool {
         WorkResult::Finished(Answer { failure, .. }) => {
             failure.as_ref().is_some_and(|failure| failure.class == BUDGET_EXHAUSTED)
         }
-        WorkResult::Waiting { .. } | WorkResult::Stopped => false,
+        WorkResult::Waiting { .. } | WorkResult::Stopped { .. } => false,
     }
 }
 
@@ -373,7 +373,7 @@ fn describe_end(result: &WorkResult) -> Value {
         }
         WorkResult::Finished(Answer { answer, .. }) => json!({ "answer": answer }),
         WorkResult::Waiting { question, .. } => json!({ "waits": question }),
-        WorkResult::Stopped => json!({ "stopped": true }),
+        WorkResult::Stopped { .. } => json!({ "stopped": true }),
     }
 }
 
@@ -385,7 +385,7 @@ fn trouble(result: &WorkResult) -> Option<(&Failure, Option<Timestamp>)> {
         {
             Some((failure, *until))
         }
-        WorkResult::Finished(_) | WorkResult::Waiting { .. } | WorkResult::Stopped => None,
+        WorkResult::Finished(_) | WorkResult::Waiting { .. } | WorkResult::Stopped { .. } => None,
     }
 }
 

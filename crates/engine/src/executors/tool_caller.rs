@@ -212,7 +212,7 @@ impl<'a> ToolCaller<'a> {
             (Some(reason), WorkResult::Waiting { usage, .. }) => {
                 WorkResult::failed("tool_failure", reason.clone()).with_usage(usage)
             }
-            (Some(_), WorkResult::Stopped) => WorkResult::Stopped,
+            (Some(_), stopped @ WorkResult::Stopped { .. }) => stopped,
             (None, result) => result,
         }
     }
@@ -223,7 +223,7 @@ impl<'a> ToolCaller<'a> {
     /// [`EngineError`] if it cannot be recorded.
     pub fn call(&self, request: ToolRequest) -> Result<CallResult, EngineError> {
         if self.stop.requested(Some(&self.run_id)).is_some() {
-            return Ok(WorkResult::Stopped);
+            return Ok(WorkResult::stopped());
         }
         if let Some(reason) = &self.streak().broken {
             return Ok(WorkResult::Finished(Err(reason.clone())));
