@@ -1,7 +1,5 @@
 //! What a policy set refuses when it is read, and where.
 
-#![expect(clippy::unwrap_used, reason = "a test may fail loudly")]
-
 mod common;
 
 use std::collections::BTreeMap;

@@ -1,7 +1,5 @@
 //! Rules for servers that are wrapped, not registered.
 
-#![expect(clippy::unwrap_used, reason = "a test may fail loudly")]
-
 mod common;
 
 use common::{RULE, load, question};

@@ -158,7 +158,7 @@ fn the_next_runner_does_what_the_first_cannot() {
 fn the_credential_of_the_model_is_taken_out_of_what_it_reads() {
     let read = call("fs_read", json!({ "path": "notes.txt" }));
     let lab = Lab::new(APIS[0], &script(vec![read]), "");
-    lab.repo.write("notes.txt", &format!("the key is {KEY}\n"));
+    lab.repo.write("notes.txt", format!("the key is {KEY}\n"));
     lab.repo.commit("with a key");
     lab.run().exit(0);
     let told = serde_json::to_string(&lab.model.requests()).expect("JSON");

@@ -60,7 +60,7 @@ fn an_agent_that_the_loop_does_not_have_is_refused() {
 fn a_choice_for_an_agent_that_does_not_exist_is_refused() {
     let repo = Repo::new();
     let path = ".windlass/config.toml";
-    repo.write(path, &format!("{}\n[agents]\nreviwer = \"person\"\n", repo.read(path)));
+    repo.write(path, format!("{}\n[agents]\nreviwer = \"person\"\n", repo.read(path)));
     let ended = repo.windlass(&["run", "one", "--agent=person"]).fails_with(2, "CONFIG_INVALID");
     ended.warns("`agents.reviwer` is no agent of this project");
 }

@@ -141,7 +141,7 @@ fn a_folder_inside_gives_the_whole_tree() {
 fn a_file_that_git_would_leave_out_is_refused() {
     for name in ["git~1", ".git ", ".g\u{200c}it"] {
         let repository = Repository::new();
-        repository.file(&format!("sub/{name}/config"), "x\n");
+        repository.file(format!("sub/{name}/config"), "x\n");
         let error = repository.ours().tree_of_worktree().unwrap_err().to_string();
         assert!(error.contains("stands for `.git` elsewhere"), "{error}");
     }
