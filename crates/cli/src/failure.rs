@@ -267,7 +267,9 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
             "run `windlass queue show RUN`, then `windlass queue approve|reject RUN`"
         }
         Code::RunNotOnHold => "`windlass status RUN` shows its state",
-        Code::RunStopped => "run `windlass stop --clear` to let runs start again",
+        Code::RunStopped => {
+            "run `windlass stop --clear` to let runs start again, or `windlass stop --clear RUN` if only that run was stopped"
+        }
         Code::RunConcurrent => {
             "wait for that run to end, or use `--worktree` for a separate workspace"
         }

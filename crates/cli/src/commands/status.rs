@@ -196,11 +196,11 @@ pub fn print_end(run: &Run, output: &Output) {
         let is_agent = hold.held.trigger == Trigger::AgentUnavailable;
         let what = if is_agent { "waits for its agent" } else { "waits for a person" };
         let word = output.paint(what, Style::Warn);
-        output.line(&format!(
-            "{id} {word} at {}: {}",
-            sanitize(&hold.held.phase),
-            sanitize(&hold.held.question)
-        ));
+        // The whole question is shown by `queue show`.
+        let mut question = hold.held.question.lines();
+        let first = sanitize(question.next().unwrap_or_default());
+        let more = if question.next().is_some() { " …" } else { "" };
+        output.line(&format!("{id} {word} at {}: {first}{more}", sanitize(&hold.held.phase)));
         if is_agent {
             let next = match run.due() {
                 Some(due) => format!("from {due} on, or now"),
@@ -214,7 +214,11 @@ pub fn print_end(run: &Run, output: &Output) {
             return;
         }
         output.line(&format!("\ninspect:  windlass queue show {id}"));
-        output.line(&format!("approve:  windlass queue approve {id} --reason TEXT --resume"));
+        if hold.held.evidence.get("tool").is_some_and(|tool| tool == "ask/person") {
+            output.line(&format!("answer:   windlass queue answer {id} TEXT --resume"));
+        } else {
+            output.line(&format!("approve:  windlass queue approve {id} --reason TEXT --resume"));
+        }
         output.line(&format!("reject:   windlass queue reject {id} --reason TEXT"));
     }
 }
