@@ -2,11 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may fail loudly")]
 
-mod common;
+use std::collections::BTreeMap;
 
-use common::{load, question};
 use serde_json::{Value, json};
-use windlass_policy::{LexicalWorkspace, PolicySet, Verdict};
+use windlass_policy::{LexicalWorkspace, PolicySet, Question, Verdict};
 
 const TOOLS: &str = r#"
 [server.shell]
@@ -55,7 +54,24 @@ matches = [{ tool = "notes/add", args = { kind = "plain" } }]
 "#;
 
 fn set() -> PolicySet {
-    load(TOOLS, RULES).unwrap()
+    PolicySet::load(&BTreeMap::from([
+        ("tools.toml".to_owned(), TOOLS.as_bytes().to_vec()),
+        ("policy/a.toml".to_owned(), RULES.as_bytes().to_vec()),
+    ]))
+    .unwrap()
+}
+
+fn question(tool: &str, args: Value) -> Question {
+    let (server, tool) = tool.split_once('/').unwrap();
+    Question {
+        server: server.to_owned(),
+        tool: tool.to_owned(),
+        declared_class: None,
+        args,
+        has_key: true,
+        phase: None,
+        agent: None,
+    }
 }
 
 fn verdict(line: &str, workspace: &LexicalWorkspace) -> Verdict {
