@@ -316,3 +316,56 @@ pub(crate) fn describe(trouble: ModelTrouble, message: &str, now: u64) -> String
     };
     what + &said
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::channel;
+
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_written_to_a_cache_is_counted_as_input_and_what_is_read_of_it_apart() {
+        let mut used = Used::default();
+        let reported =
+            windlass_broker::Usage { input: 10, output: 3, cached_read: 100, cached_write: 7 };
+        used.add(reported);
+        let usage = Usage { input_tokens: 17, output_tokens: 3, ..Usage::default() };
+        assert_eq!((used.usage, used.cached, used.requests), (usage, 100, 1));
+    }
+
+    /// Whether a request that offers this tool passes, and the foreign tools that are told of.
+    fn offer(guard: Guard, tool: &str) -> (bool, Vec<String>) {
+        let (sender, receiver) = channel();
+        let forwarder = Forwarder::new(BTreeSet::from(["own".to_owned()]), guard, sender);
+        let tool = json!({ "name": tool, "input_schema": { "type": "object" } });
+        let body = json!({ "model": "m", "messages": [], "max_tokens": 1, "tools": [tool] });
+        let body = body.to_string();
+        let request = InspectedRequest {
+            id: 1,
+            method: "POST",
+            path: "/v1/messages",
+            headers: &[],
+            body: body.as_bytes(),
+        };
+        let passes = forwarder.inspector.request(&request).is_ok();
+        let mut foreign = Vec::new();
+        while let Ok(message) = receiver.try_recv() {
+            if let Message::Forwarder(News::ForeignTool(name)) = message {
+                foreign.push(name);
+            }
+        }
+        (passes, foreign)
+    }
+
+    #[test]
+    fn a_caged_agent_offers_its_model_no_foreign_tool_and_a_watched_one_is_told_of() {
+        let none: Vec<String> = Vec::new();
+        for guard in [Guard::Caged, Guard::Watched] {
+            assert_eq!(offer(guard, "own"), (true, none.clone()));
+        }
+        assert_eq!(offer(Guard::Caged, "Bash"), (false, vec!["Bash".to_owned()]));
+        assert_eq!(offer(Guard::Watched, "Bash"), (true, vec!["Bash".to_owned()]));
+    }
+}

@@ -120,3 +120,35 @@ impl ToolHost for Host {
         self.send(Message::Listed);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use windlass_kernel::Digest;
+
+    use super::*;
+
+    #[test]
+    fn an_agent_is_offered_the_tools_that_it_names_and_finish() {
+        let offered = |tools: Option<&[&str]>| -> Vec<String> {
+            let tools = tools.map(|names| names.iter().map(|name| (*name).to_owned()).collect());
+            let agent = Agent {
+                name: "builder".to_owned(),
+                description: String::new(),
+                model: None,
+                tools,
+                prompt: String::new(),
+                digest: Digest::GENESIS,
+            };
+            let all = ["files/read", "shell/run"].map(|tool| ToolDefinition {
+                tool: tool.to_owned(),
+                class: RiskLevel::Write,
+                description: String::new(),
+                input_schema: json!({}),
+            });
+            Offer::new(&agent, all.to_vec(), &[]).names().map(str::to_owned).collect()
+        };
+        assert_eq!(offered(None), ["files_read", "shell_run", FINISH]);
+        assert_eq!(offered(Some(&["shell/run", "other/tool"])), ["shell_run", FINISH]);
+        assert_eq!(offered(Some(&[])), [FINISH]);
+    }
+}

@@ -140,3 +140,45 @@ fn absolute(base: &Path, path: &Path) -> PathBuf {
     }
     plain
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs::{create_dir_all, write};
+
+    use super::*;
+
+    /// A repository with a work tree, and what the work tree's git directory names in return.
+    fn world(back: &str) -> (tempfile::TempDir, Result<Option<GitPaths>, String>) {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        let directory = root.join("main/.git/worktrees/tree");
+        for path in [&directory, &root.join("tree"), &root.join("other")] {
+            create_dir_all(path).unwrap();
+        }
+        write(root.join("main/.git/HEAD"), "ref: refs/heads/main\n").unwrap();
+        write(root.join("other/.git"), "").unwrap();
+        write(directory.join("commondir"), "../..\n").unwrap();
+        write(directory.join("gitdir"), format!("{}\n", root.join(back).display())).unwrap();
+        let link = format!("gitdir: {}\n", directory.display());
+        write(root.join("tree/.git"), link).unwrap();
+        let found = find_git(&root.join("tree"));
+        (folder, found)
+    }
+
+    #[test]
+    fn a_work_tree_is_followed_only_to_a_git_directory_that_names_it_in_return() {
+        let (folder, found) = world("tree/.git");
+        let root = folder.path().canonicalize().unwrap();
+        let expected = GitPaths {
+            top: root.join("tree"),
+            link: Some(root.join("tree/.git")),
+            directory: root.join("main/.git/worktrees/tree"),
+            common: root.join("main/.git"),
+        };
+        assert_eq!(found, Ok(Some(expected)));
+        for back in ["other/.git", "missing/.git"] {
+            let (_folder, found) = world(back);
+            assert!(found.unwrap_err().contains("does not name it in return"), "{back}");
+        }
+    }
+}

@@ -85,3 +85,27 @@ fn is_plain_file(path: &Path) -> bool {
     path.symlink_metadata().is_ok_and(|metadata| metadata.is_file())
         && folder.canonicalize().is_ok_and(|real| real == folder && real.join(name) == path)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_settings_of_a_project_are_never_writable() {
+        let folder = tempfile::tempdir().unwrap();
+        let project = folder.path().join(PROJECT);
+        std::fs::create_dir(&project).unwrap();
+        for access in [Access::Read, Access::Write] {
+            let view = WorkspaceView {
+                folder: folder.path(),
+                access,
+                git: None,
+                git_changes: None,
+                hidden: &[],
+            };
+            let bind = |path: &Path, access| Mount::Bind { path: path.to_owned(), access };
+            let expected = [bind(folder.path(), access), bind(&project, Access::Read)];
+            assert_eq!(view.mounts(), expected);
+        }
+    }
+}

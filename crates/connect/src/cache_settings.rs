@@ -409,10 +409,12 @@ mod tests {
     fn a_cache_in_path_gets_no_programs() {
         let world = World::new(&[("PATH", "home/.cargo")]);
         world.put("data", "x");
-        world.put("git", "#!/bin/sh");
-        fs::set_permissions(world.upper("git"), fs::Permissions::from_mode(0o755)).unwrap();
+        for (name, mode) in [("git", 0o755), ("hg", 0o700), ("svn", 0o610)] {
+            world.put(name, "#!/bin/sh");
+            fs::set_permissions(world.upper(name), fs::Permissions::from_mode(mode)).unwrap();
+        }
         symlink("data", world.upper("ls")).unwrap();
-        assert_eq!(world.dropped(), ["git", "ls"]);
+        assert_eq!(world.dropped(), ["git", "hg", "ls", "svn"]);
         assert!(world.upper("data").exists());
         // An entry that does not exist yet.
         let world = World::new(&[("PATH", "home/.cargo/tools/bin")]);

@@ -138,3 +138,26 @@ impl Engine {
         claims.write(ports, &worktree)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use windlass_kernel::run::PortRange;
+
+    use super::overlap;
+
+    #[test]
+    fn ranges_overlap_when_they_share_a_port() {
+        let range = |first, count| PortRange { count, first };
+        for (one, other, shared) in [
+            (range(100, 3), range(100, 3), true),
+            (range(100, 3), range(102, 1), true),
+            (range(100, 3), range(98, 3), true),
+            (range(100, 9), range(103, 2), true),
+            (range(100, 3), range(103, 3), false),
+            (range(u16::MAX, 1), range(u16::MAX - 1, 1), false),
+        ] {
+            assert_eq!(overlap(one, other), shared, "{one:?} {other:?}");
+            assert_eq!(overlap(other, one), shared, "{other:?} {one:?}");
+        }
+    }
+}

@@ -136,3 +136,25 @@ pub(crate) fn redact_reply(
     }
     reply
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::drive::failed;
+
+    #[test]
+    fn every_text_of_a_result_is_redacted() {
+        let redactor = Redactor::new([("token".to_owned(), "s3cr3t-value".to_owned())]);
+        let result = |text: &str| {
+            let mut result = failed("class", text);
+            result.answer = json!({ "said": [text] });
+            result.facts.insert("fact".to_owned(), text.to_owned());
+            result
+        };
+        let mut redacted = result("it is s3cr3t-value");
+        redact_result(&redactor, &mut redacted);
+        assert_eq!(redacted, result("it is [redacted:token]"));
+    }
+}

@@ -118,6 +118,17 @@ fn paths_inside_are_found_in_every_form() {
 }
 
 #[test]
+fn at_most_forty_links_are_followed() {
+    let world = World::new();
+    world.put("link0", "inside");
+    for number in 1..=41 {
+        world.link(format!("link{}", number - 1), &format!("link{number}"));
+    }
+    assert_eq!(world.done(Read, &json!({ "path": "link40" }))["content"], "inside");
+    assert_eq!(world.refused(Read, &json!({ "path": "link41" })), "not_found");
+}
+
+#[test]
 fn links_are_not_written_through() {
     let world = World::new();
     world.put("folder/file", "secret");

@@ -183,6 +183,10 @@ fn line_ends_of_a_file_with_crlf_are_kept() {
     let result = world.done(Edit, &edit("a", &[("three", "3\n4")]));
     assert_eq!(world.content("a"), b"1\r\nx\r\ny\r\n3\n4\r\n");
     assert_eq!(result["note"], "the file had only CRLF line ends and now has LF ones, too");
+    // What has CRLF already keeps it.
+    world.put("c", "one\r\ntwo\r\n");
+    world.done(Edit, &edit("c", &[("one\r\ntwo\n", "1\r\n2\n")]));
+    assert_eq!(world.content("c"), b"1\r\n2\r\n");
     // In a file with LF nothing is converted.
     world.put("b", "one\ntwo\n");
     assert_eq!(world.refused(Edit, &edit("b", &[("one\r\ntwo", "x")])), "ambiguous");

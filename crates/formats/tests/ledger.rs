@@ -6,12 +6,13 @@
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;
+use serde_json::{Value, json};
 use windlass_formats::{
     Attempt, AttemptResult, FailureClass, LedgerBuildError, LedgerChain, LedgerError,
     LedgerProblem, LedgerRollback, LedgerSummary, NextAction, RunAttempts, TerminalReason,
     build_ledger, check_ledger,
 };
-use windlass_kernel::{Code, Digest};
+use windlass_kernel::{Code, Digest, canon};
 
 const FIRST: &str = "run_20260202_120000_1a2b3c4d";
 const SECOND: &str = "run_20260202_120000_aaaaaaaa";
@@ -184,6 +185,26 @@ fn what_was_changed_is_found() {
     assert_eq!(refusal(&spaced).problem, LedgerProblem::NotCanonical);
     assert!(matches!(refusal("\n").problem, LedgerProblem::Unreadable(_)));
     assert!(matches!(refusal("[]\n").problem, LedgerProblem::Unreadable(_)));
+}
+
+#[test]
+fn a_record_that_contradicts_itself_or_its_run_is_found_although_its_digest_is_right() {
+    let lines = lines();
+    let problem = |name: &str, value: Value| {
+        let mut line: Value = serde_json::from_str(&lines[1]).unwrap();
+        line[name] = value;
+        line.as_object_mut().unwrap().remove("record_hash");
+        line["record_hash"] = json!(canon::digest(&line).unwrap());
+        let line = String::from_utf8(canon::value_to_bytes(&line).unwrap()).unwrap();
+        refusal(&format!("{}{line}\n", lines[0])).problem
+    };
+    let class = LedgerProblem::Contradiction("a failure has a class, and a success has none");
+    assert_eq!(problem("success", json!(true)), class);
+    assert_eq!(problem("failure_class", Value::Null), class);
+    let policy = LedgerProblem::Contradiction("its policy is not that of its header");
+    assert_eq!(problem("policy_hash", json!(Digest::of(b"another"))), policy);
+    let number = LedgerProblem::Number { expected: 1, found: 2 };
+    assert_eq!(problem("attempt_id", json!(2)), number);
 }
 
 #[test]

@@ -49,6 +49,11 @@ fn pinning(program: &str, paths: Option<&[&str]>) -> Evidence {
     Evidence::Tool { argv: vec![program.to_owned()], pinned, timeout_ms: 5 }
 }
 
+fn timed(paths: Option<&[&str]>, timeout_ms: u64) -> Evidence {
+    let pinned = paths.map(|paths| paths.iter().map(|path| (*path).to_owned()).collect());
+    Evidence::Tool { argv: vec!["t".to_owned()], pinned, timeout_ms }
+}
+
 fn files(
     names: &[&str],
     require: Option<&str>,
@@ -101,6 +106,15 @@ fn the_stricter_wins() {
     );
     let expected = files(&["a", "b"], Some("x"), Some("y"), Some(9));
     assert_eq!(composed.unwrap().governance.gates.first().unwrap().evidence, expected);
+}
+
+#[test]
+fn the_shorter_time_counts_and_pinned_files_stay_pinned() {
+    for (first, second) in [(5, 9), (9, 5)] {
+        let composed = two(timed(Some(&["a"]), first), timed(None, second)).unwrap();
+        let rule = composed.governance.gates.first().unwrap();
+        assert_eq!(rule.evidence, timed(Some(&["a"]), 5));
+    }
 }
 
 #[test]

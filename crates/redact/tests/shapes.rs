@@ -170,6 +170,13 @@ fn a_private_key_without_an_end_is_replaced_to_the_end() {
 }
 
 #[test]
+fn what_begins_like_a_token_in_another_case_stays() {
+    for text in ["GHP_", "Npm_", "AIZA", "Hvs."].map(|start| format!("{start}{}", noise(36))) {
+        assert_eq!(redacted(&text), text);
+    }
+}
+
+#[test]
 fn ordinary_text_stays_as_it_is() {
     let source = include_str!("../src/matcher.rs");
     let mut texts: Vec<String> = [

@@ -350,6 +350,32 @@ fn a_crash_uses_up_one_use_and_nothing_else() {
     assert!(taken_up > 3, "{taken_up}");
 }
 
+/// The process dies at every point of a granted call, and the grant expires before the next one comes.
+#[test]
+fn a_use_that_a_crash_left_is_not_taken_up_when_the_grant_has_expired() {
+    let mut left = 0;
+    for at in 1.. {
+        let scene = scene();
+        let id = scene.give(1);
+        if !life(&scene.world, at, |gateway| {
+            gateway.call(call("ask", Some("key-1"), 1)).unwrap();
+        }) {
+            break;
+        }
+        scene.world.clock.pass(Duration::from_secs(7200));
+        let before = scene.world.shared.tables().traces;
+        let uses = scene.grant(id).used();
+        for one in scene.gateway.recover_all().unwrap() {
+            if before.get(&one.trace_id).unwrap().head.state == Some(State::Pending) {
+                assert_eq!(one.result.unwrap().report.state, State::Pending, "at {at}");
+                left += uses;
+            }
+        }
+        scene.is_intact();
+    }
+    assert!(left > 0, "a process died between the use and the decision");
+}
+
 /// Whether a process that dies at its `at`-th point died.
 fn life(world: &World, at: u32, act: impl FnOnce(&Gateway)) -> bool {
     let crash = Crash::at(Some(at));

@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
+use windlass_connect::{Certainty, Reply};
 use windlass_kernel::recovery::RecoveryPlan;
-use windlass_kernel::{Code, Outcome, State};
-use windlass_runtime::{CallReport, ReadDurability};
+use windlass_kernel::{Code, Outcome, State, TraceId};
+use windlass_policy::Verdict;
+use windlass_runtime::{CallReport, CallRequest, Clock as _, ReadDurability};
 use windlass_store::{Append, AppendError, Appended, Store};
 use windlass_testkit::gateway::{
     Crash, Honest, Meddle, Meddled, TestSupervisor, World, call, interrupt,
@@ -64,6 +66,25 @@ fn the_same_key_for_another_request_is_refused_and_recorded() {
     assert_eq!(world.tools.lock().dispatches.len(), 1);
     // A key belongs to its tool: another tool may have the same one.
     assert_eq!(gateway.call(call("fail", Some("key-1"), 1)).unwrap().state, State::Failed);
+}
+
+#[test]
+fn a_run_is_not_asked_about_a_call_that_did_not_run_before() {
+    let (world, supervisor) = (World::default(), Arc::new(TestSupervisor::default()));
+    let gateway = world.gateway(Arc::clone(&supervisor) as Arc<_>);
+    let (code, certainty) = (Code::ToolServerUnavailable, Certainty::DidNotRun);
+    let reply = Reply::Failure { code, message: "gone".to_owned(), result: None, certainty };
+    world.tools.lock().scripted.insert("add".to_owned(), reply);
+    let run = Some(TraceId(world.clock.new_id()));
+    let of_run = CallRequest { run, ..call("add", Some("key-1"), 1) };
+    let first = gateway.call(of_run.clone()).unwrap();
+    let alone = call("add", Some("key-2"), 1);
+    gateway.call(alone.clone()).unwrap();
+    // The policy asks meanwhile: the run gets what it got before, a call of nobody's run is a new one.
+    supervisor.say("add", Verdict::Ask);
+    assert_eq!(gateway.call(of_run).unwrap(), replay_of(&first));
+    let asked = gateway.call(alone).unwrap();
+    assert_eq!((asked.state, asked.replayed), (State::Pending, false));
 }
 
 #[test]

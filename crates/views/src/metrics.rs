@@ -125,3 +125,6 @@ impl Metrics {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

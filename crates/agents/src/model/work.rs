@@ -380,3 +380,22 @@ fn waiting_time(trouble: ModelTrouble, tries: u32, now: u64) -> Option<Duration>
         | ModelTrouble::Silence => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rate_limit_is_waited_for_as_long_as_patience_lasts() {
+        let limited = |seconds| {
+            let until = Some(1000 + seconds);
+            waiting_time(ModelTrouble::RateLimited { until }, 1, 1000).map(|time| time.as_secs())
+        };
+        assert_eq!(limited(0), Some(1));
+        assert_eq!(limited(PATIENCE_SECONDS), Some(PATIENCE_SECONDS));
+        assert_eq!(limited(PATIENCE_SECONDS + 1), None);
+        let overloaded = |tries| waiting_time(ModelTrouble::Overloaded, tries, 0);
+        assert_eq!([1, 2, 3].map(overloaded), [Some(BACKOFF[0]), Some(BACKOFF[1]), None]);
+        assert_eq!(waiting_time(ModelTrouble::NoCredit, 1, 0), None);
+    }
+}

@@ -28,6 +28,26 @@ fn targets_have_three_forms() {
 }
 
 #[test]
+fn a_path_of_a_route_does_not_climb_in_any_spelling() {
+    for path in [
+        "/model/..",
+        "/model/../x",
+        "/model/%2e%2E/x",
+        "/model/..;a/x",
+        "/model/..%3ba/x",
+        "/model/%2e.%3B/x",
+        "/model/./x",
+        "/model%2fx",
+        "/model/%5cx",
+        "/model/%252e",
+    ] {
+        let line = format!("POST {path} HTTP/1.1");
+        let refused = RequestLine::parse(line.as_bytes()).map(|line| line.target);
+        assert_eq!(refused, Err(Refusal::PathInvalid), "{path}");
+    }
+}
+
+#[test]
 fn the_end_of_a_body_is_certain_or_the_request_is_refused() {
     assert_eq!(get("").unwrap().framing, Framing::None);
     assert_eq!(get("Content-Length: 12\r\n").unwrap().framing, Framing::Length(12));

@@ -338,6 +338,51 @@ mod tests {
     }
 
     #[test]
+    fn a_name_that_two_tools_have_is_offered_by_neither() {
+        let tool = |name: &str, description: &str| ToolDescription {
+            name: name.to_owned(),
+            title: None,
+            description: Some(description.to_owned()),
+            input_schema: json!({ "type": "object" }),
+            output_schema: None,
+            annotations: None,
+            read_only: None,
+            destructive: None,
+            idempotent: None,
+        };
+        let tools = [tool("a", "one"), tool("b", "other"), tool("a", "two")];
+        let pin = Pin::default().with_tools(&tools);
+        assert_eq!(pin.tools.keys().collect::<Vec<_>>(), ["b"]);
+    }
+
+    #[test]
+    fn what_is_accepted_no_longer_waits() {
+        let folder = tempfile::tempdir().unwrap();
+        let pins = Pins::of(folder.path());
+        let new = Pin { env: vec!["TOKEN".to_owned()], ..Pin::default() };
+        pins.propose("notes", &new).unwrap();
+        assert_eq!(pins.accepted("notes").unwrap(), None);
+        assert_eq!(pins.waiting("notes").unwrap(), Some(new.clone()));
+        pins.accept("notes", &new).unwrap();
+        assert_eq!(pins.accepted("notes").unwrap(), Some(new));
+        assert_eq!(pins.waiting("notes").unwrap(), None);
+    }
+
+    #[test]
+    fn a_server_with_another_command_variable_or_read_tool_is_started_differently() {
+        let own = Pin { command: vec!["notes".to_owned()], ..Pin::default() };
+        let tools = [("a".to_owned(), definition(json!({})))].into();
+        assert!(own.is_started_like(&Pin { tools, ..own.clone() }));
+        for other in [
+            Pin { command: vec!["other".to_owned()], ..own.clone() },
+            Pin { env: vec!["TOKEN".to_owned()], ..own.clone() },
+            Pin { read: vec!["a".to_owned()], ..own.clone() },
+        ] {
+            assert!(!own.is_started_like(&other), "{other:?}");
+        }
+    }
+
+    #[test]
     fn a_difference_shows_both_sides() {
         let old = Pin {
             command: vec!["a".to_owned()],

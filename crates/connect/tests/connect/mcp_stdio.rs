@@ -98,6 +98,7 @@ fn nonsense_instead_of_a_result_may_have_run() {
         r#"{"content":[],"isError":"no"}"#,
         r#"{"content":[],"content":[]}"#,
         r#"{"resultType":"input_required","inputRequests":{}}"#,
+        r#"{"resultType":"input_required","content":[]}"#,
         r#"{"content":[],"structuredContent":123456789012345678901234567890}"#,
     ] {
         let reply = call_script(&format!("hello; tools; answer '\"result\":{result}'; cat"));

@@ -104,6 +104,22 @@ fn too_many_waiting_calls_are_refused() {
 }
 
 #[test]
+fn an_answered_call_makes_room_for_another_one() {
+    let limits = Limits { calls_bytes_max: 500, ..Limits::default() };
+    let mut client = Client::ready(&server_with(&Host::echo(), limits));
+    let args = json!({ "text": "x".repeat(300) });
+    client.call(0, "read", &args);
+    assert_eq!(client.receive().get("error"), None);
+    // Its bytes are given back just after its answer, so that the next call may come too soon.
+    let accepted = (1..1000).find(|id| {
+        client.call(*id, "read", &args);
+        client.receive().get("error").is_none()
+    });
+    assert!(accepted.is_some());
+    client.close().unwrap();
+}
+
+#[test]
 fn a_client_that_dies_does_not_interrupt_its_call() {
     let held = Held::new(1);
     let mut client = Client::ready(&server(&held.host));

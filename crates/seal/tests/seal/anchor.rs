@@ -234,6 +234,21 @@ fn removed_added_and_moved_lines_are_detected() {
     }
 }
 
+#[test]
+fn a_repeated_trace_is_refused_where_it_is_repeated() {
+    let store = store();
+    let good = String::from_utf8(anchor(&store, &signer(0))).unwrap();
+    let lines: Vec<&str> = good.split_inclusive('\n').collect();
+    for at in 1..lines.len() - 1 {
+        let mut more = lines.clone();
+        more.insert(at, lines[at]);
+        let error = compare(more.concat().as_bytes(), &store, &trust()).unwrap_err();
+        let AnchorError::Invalid { line, reason } = error else { panic!("{error}") };
+        let expected = "its trace is not older than the trace before it".to_owned();
+        assert_eq!((usize::try_from(line).unwrap(), reason), (at + 2, expected));
+    }
+}
+
 proptest! {
     #[test]
     fn noise_is_refused(noise in proptest::collection::vec(any::<u8>(), 0..2000)) {

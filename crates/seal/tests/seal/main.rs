@@ -11,6 +11,7 @@ mod anchor;
 mod bundle;
 mod hostile;
 mod keys;
+mod people;
 mod tamper;
 mod trust;
 mod vectors;

@@ -74,6 +74,17 @@ fn malformed_globs_are_refused() {
 }
 
 #[test]
+fn a_pattern_in_a_workspace_stays_inside_of_it() {
+    for pattern in ["a", "src/**", "a~", "*/~"] {
+        assert_eq!(Glob::in_workspace(pattern).unwrap().pattern(), pattern);
+    }
+    for pattern in ["~", "~/a", "/a", "a/../b", "..", "./a", "a//b", "a/", "c:a", "a\\b", "a\nb"] {
+        let refused = Glob::in_workspace(pattern);
+        assert!(matches!(refused, Err(GlobError::Outside(_))), "{pattern}: {refused:?}");
+    }
+}
+
+#[test]
 fn patterns_intersect_when_some_text_matches_both() {
     for (pattern, word, expected) in [
         ("**/.env*", ".e*", true),

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use windlass_engine::Engine;
+use windlass_journal::verify_store;
 use windlass_kernel::run::plan::{OnRestart, Trigger};
 use windlass_kernel::run::{Event, VoteDecision};
 use windlass_kernel::{Code, State};
+use windlass_runtime::Answer;
 use windlass_testkit::engine::Votes as _;
 
 use super::{calm, detail, named, with_answers};
@@ -113,6 +115,9 @@ fn a_waiting_call_is_made_once_when_people_have_approved() {
     assert_eq!(held.trigger, Trigger::CallApproval);
     assert!(held.question.contains("world/ask_burn"), "{}", held.question);
     assert_eq!((executed(&world, "ask_burn"), executed(&world, "post")), (0, 0));
+    // Nobody settles alone what two people must approve.
+    let settled = engine.settle_call(trace(&run), Answer::Deny, "ann", "no").unwrap_err();
+    assert_eq!(settled.code(), Code::RequestInvalid);
     // Names and reasons that are too long together for the call's own record.
     let (ann, bob) = ("a".repeat(100), "b".repeat(100));
     let long = "because ".repeat(500);
@@ -127,6 +132,30 @@ fn a_waiting_call_is_made_once_when_people_have_approved() {
     let tools: Vec<&str> = calls.iter().map(|call| call.tool.as_str()).collect();
     assert_eq!(tools, ["world/add", "world/ask_burn", "world/post"]);
     world.verify();
+}
+
+#[test]
+fn a_call_that_people_decided_on_needs_the_record_of_their_hold() {
+    let world = World::new();
+    let engine = calm(&world);
+    let plan = plan(vec![phase("work", &[], agent())]);
+    let run = engine.start(with_answers(plan, answers(&["world/ask"]))).unwrap();
+    let call = run.hold.as_ref().unwrap().held.call.unwrap();
+    approve(&engine, &run, "ann");
+    let run = engine.resume(trace(&run)).unwrap();
+    assert_eq!(end(&run), ("PASS", "pass"));
+    world.verify();
+    world.shared().tamper(|tables| {
+        tables.traces.remove(&trace(&run));
+        tables.entries.remove(&trace(&run));
+        tables.replay_points.remove(&trace(&run));
+    });
+    let report = verify_store(&world.base.store(), &mut |_| {}).unwrap();
+    let problems: Vec<_> =
+        report.problems.into_iter().map(|one| (one.trace_id, one.message)).collect();
+    let lacks = "the artifact of entry 2 does not match the entries up to it: the entry of the hold that decided \
+                 on the call is missing";
+    assert_eq!(problems, [(call, lacks.to_owned())]);
 }
 
 #[test]

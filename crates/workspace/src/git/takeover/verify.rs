@@ -210,3 +210,18 @@ fn is_safe(path: &[u8]) -> bool {
         !part.is_empty() && part != b"." && part != b".." && !part.eq_ignore_ascii_case(b".git")
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::is_safe;
+
+    #[test]
+    fn an_index_names_nothing_outside_and_no_git_directory_in_any_case() {
+        for path in [&b"a"[..], b"a/b", b".gitignore", b"a.git/b", b"git/x"] {
+            assert!(is_safe(path), "{path:?}");
+        }
+        for path in [&b""[..], b"/a", b"a//b", b"./a", b"a/..", b".git/x", b"a/.GIT/x", b".gIt"] {
+            assert!(!is_safe(path), "{path:?}");
+        }
+    }
+}
