@@ -2,10 +2,12 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may fail loudly")]
 
-use std::collections::BTreeMap;
+#[expect(dead_code, reason = "not all of it is needed here")]
+mod common;
 
+use common::{load, question};
 use serde_json::{Value, json};
-use windlass_policy::{LexicalWorkspace, PolicySet, Question, Verdict};
+use windlass_policy::{LexicalWorkspace, PolicySet, Verdict};
 
 const TOOLS: &str = r#"
 [server.shell]
@@ -54,24 +56,7 @@ matches = [{ tool = "notes/add", args = { kind = "plain" } }]
 "#;
 
 fn set() -> PolicySet {
-    PolicySet::load(&BTreeMap::from([
-        ("tools.toml".to_owned(), TOOLS.as_bytes().to_vec()),
-        ("policy/a.toml".to_owned(), RULES.as_bytes().to_vec()),
-    ]))
-    .unwrap()
-}
-
-fn question(tool: &str, args: Value) -> Question {
-    let (server, tool) = tool.split_once('/').unwrap();
-    Question {
-        server: server.to_owned(),
-        tool: tool.to_owned(),
-        declared_class: None,
-        args,
-        has_key: true,
-        phase: None,
-        agent: None,
-    }
+    load(TOOLS, RULES).unwrap()
 }
 
 fn verdict(line: &str, workspace: &LexicalWorkspace) -> Verdict {
