@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 
 use crate::cargo::{self, cargo};
-use crate::{clients, dependencies, generate, soak, tidy, tools};
+use crate::{clients, dependencies, generate, memory, soak, tidy, tools};
 
 /// One stage of the check.
 pub struct Stage {
@@ -141,7 +141,7 @@ fn tests(root: &Path) -> Result<()> {
         command.args(["-E", &clients::others()]);
     }
     command.env(soak::PROPERTY_SEED, seed).env("WINDLASS_SKIPPED", &skipped);
-    let result = cargo::run(&mut command)
+    let result = cargo::run(&mut memory::with_temporary_folder(command))
         .with_context(|| format!("to repeat it: `{variable} cargo xtask check --only tests`"));
     let lines = std::fs::read_to_string(&skipped).unwrap_or_default();
     println!(

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::{cargo, tools};
+use crate::{cargo, memory, tools};
 
 /// The list of packages with their versions and digests, written without the address of a registry.
 const LOCK: &str = "package-lock.json";
@@ -88,7 +88,7 @@ pub fn check(root: &Path) -> Result<()> {
     };
     // A client that is missing now is a failure.
     command.env("CI", "1").env("WINDLASS_TEST_CLIENTS", root.join("target").join("clients"));
-    cargo::run(&mut command)
+    cargo::run(&mut memory::with_temporary_folder(command))
 }
 
 /// What leaves these tests out of all others, for cargo-nextest.

@@ -6,6 +6,7 @@ mod check;
 mod clients;
 mod dependencies;
 mod generate;
+mod memory;
 mod soak;
 mod tidy;
 mod tools;
