@@ -70,7 +70,7 @@ pub const GROUPS: &[Group] = &[
         purpose: "the real binary killed at random moments of rollbacks, and rollbacks of random phases",
         filters: &[
             "package(windlass) & binary(runs) & test(/^checkpoints::.*killed/)",
-            "package(windlass-engine) & test(/^checkpoints::random::/)",
+            "package(windlass-engine) & test(/^checkpoints::(random|crash)::/)",
         ],
     },
     Group {

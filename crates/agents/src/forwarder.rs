@@ -244,6 +244,7 @@ pub(crate) fn until_of(trouble: ModelTrouble) -> Option<Timestamp> {
         }
         ModelTrouble::Overloaded
         | ModelTrouble::ServerError
+        | ModelTrouble::Unreachable
         | ModelTrouble::NoCredit
         | ModelTrouble::Authentication
         | ModelTrouble::ContextFull
@@ -263,6 +264,7 @@ pub(crate) const fn class_of(trouble: ModelTrouble, now: u64) -> (&'static str, 
         }
         ModelTrouble::RateLimited { until: None } => ("rate_limited", false),
         ModelTrouble::Overloaded | ModelTrouble::ServerError => ("overloaded", false),
+        ModelTrouble::Unreachable => ("unreachable", false),
         ModelTrouble::NoCredit => ("no_credit", true),
         ModelTrouble::Authentication => ("authentication", true),
         ModelTrouble::ContextFull => ("context_full", false),
@@ -282,6 +284,7 @@ pub(crate) fn describe(trouble: ModelTrouble, message: &str, now: u64) -> String
             format!(" (it says: {message})")
         }
         ModelTrouble::ServerError
+        | ModelTrouble::Unreachable
         | ModelTrouble::UnknownModel
         | ModelTrouble::Invalid
         | ModelTrouble::RateLimited { .. }
@@ -303,6 +306,10 @@ pub(crate) fn describe(trouble: ModelTrouble, message: &str, now: u64) -> String
         }
         ModelTrouble::Overloaded => "the model is overloaded".to_owned(),
         ModelTrouble::ServerError => "the model's service has an error".to_owned(),
+        ModelTrouble::Unreachable => {
+            "the model's service cannot be reached; look at its address and at the network"
+                .to_owned()
+        }
         ModelTrouble::NoCredit => "there is no credit left for the model".to_owned(),
         ModelTrouble::Authentication => {
             "the model's service does not accept the credential; log in, or set the key".to_owned()

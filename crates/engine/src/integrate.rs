@@ -187,7 +187,12 @@ impl Engine {
             }
         };
         let (message, parents) = match strategy {
-            MergeStrategy::Squash => (git.message_of(tip)?, vec![before.clone()]),
+            // The message of the run's own commit, which names the run, also after a person has added others.
+            MergeStrategy::Squash => {
+                let own =
+                    run.commit.as_ref().map(|own| recorded_commit(&own.commit)).transpose()?;
+                (git.message_of(own.as_ref().unwrap_or(tip))?, vec![before.clone()])
+            }
             MergeStrategy::Merge | MergeStrategy::FastForward => {
                 let branch = worktree_branch(&run_name(run));
                 let message = format!("Merge branch \'{branch}\' into {into}");

@@ -35,7 +35,9 @@ pub use checkpoint::{
 pub use consensus::{APPROVED, CONDITIONAL, REJECTED, Review};
 pub use event::{Event, NoteKind, RunEvent};
 pub use governance::{ComplianceResult, GateResult, GateStatus, GovernanceResult};
-pub use integration::{Integration, IntegrationState, IntegrationStep, MergeStrategy};
+pub use integration::{
+    Integration, IntegrationState, IntegrationStep, MergeStrategy, OpenConflict,
+};
 pub use measuring::{MeasuringFiles, is_measuring, is_measuring_folder};
 pub use name::{RunName, RunNameError};
 pub use next::{Next, Work};

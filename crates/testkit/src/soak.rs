@@ -20,6 +20,18 @@ pub fn seed(fixed: u64) -> u64 {
     given().map_or(fixed, |(_, seed)| seed)
 }
 
+/// Returns the points at which a sweep breaks something off: all of them in a soak, one of every `of` in a check,
+/// and others in the next check.
+#[must_use]
+pub fn points(of: u32) -> impl Iterator<Item = u32> {
+    let (first, step) = match given() {
+        Some(_) => (0, 1),
+        None => (property_seed() % u64::from(of.max(1)), of.max(1)),
+    };
+    let (first, step) = (u32::try_from(first).unwrap_or_default(), usize::try_from(step));
+    (1 + first..).step_by(step.unwrap_or(1))
+}
+
 /// Returns the seed of a property test: that of proptest's own variable, or a fresh one. It is printed, so
 /// that a test that fails names it.
 #[must_use]
@@ -57,6 +69,13 @@ fn wrong(text: &str) -> ! {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_sweep_has_one_of_so_many_points() {
+        let some: Vec<u32> = points(3).take(3).collect();
+        assert!((1..=3).contains(&some[0]), "{some:?}");
+        assert_eq!([some[1], some[2]], [some[0] + 3, some[0] + 6]);
+    }
 
     #[test]
     fn the_variable_has_a_scale_and_a_seed() {

@@ -46,6 +46,7 @@ const LAYERS: &[Layer] = &[
     ),
     pure("text", "kernel", "saphyr-parser serde serde_json strsim thiserror toml"),
     pure("redact", "", "aho-corasick serde_json"),
+    pure("hooks", "", "serde serde_json thiserror toml_edit"),
     pure("governance", "kernel text", "regex serde serde_json thiserror toml"),
     pure("loops", "kernel text governance", "serde_json thiserror"),
     pure(

@@ -370,6 +370,7 @@ fn waiting_time(trouble: ModelTrouble, tries: u32, now: u64) -> Option<Duration>
         ModelTrouble::RateLimited { until: None }
         | ModelTrouble::Overloaded
         | ModelTrouble::ServerError
+        | ModelTrouble::Unreachable
         | ModelTrouble::Cut => backoff,
         ModelTrouble::NoCredit
         | ModelTrouble::Authentication

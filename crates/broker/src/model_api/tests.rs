@@ -199,7 +199,8 @@ fn an_exchange_without_a_response_has_its_trouble() {
         (End::Done, None),
         (End::Idle, Some(T::Silence)),
         (End::Failed(Unreachable::ResponseTimeout), Some(T::Silence)),
-        (End::Failed(Unreachable::Connect), Some(T::ServerError)),
+        (End::Failed(Unreachable::Connect), Some(T::Unreachable)),
+        (End::Failed(Unreachable::Response), Some(T::ServerError)),
         (End::Broken, Some(T::Cut)),
         (End::Stopped, Some(T::Cut)),
     ] {

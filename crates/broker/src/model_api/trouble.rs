@@ -33,8 +33,10 @@ pub enum ModelTrouble {
     UnknownModel,
     /// The service does not accept the request.
     Invalid,
-    /// The service failed, or could not be reached.
+    /// The service failed.
     ServerError,
+    /// The service could not be reached.
+    Unreachable,
     /// The response broke off, whoever broke it off.
     Cut,
     /// Nothing was sent for too long.
@@ -55,6 +57,7 @@ impl ModelTrouble {
             Self::UnknownModel => "unknown-model",
             Self::Invalid => "invalid",
             Self::ServerError => "server-error",
+            Self::Unreachable => "unreachable",
             Self::Cut => "cut",
             Self::Silence => "silence",
         }
@@ -72,10 +75,11 @@ impl ModelTrouble {
                 Unreachable::Unresolved
                 | Unreachable::ResolveTimeout
                 | Unreachable::Connect
-                | Unreachable::Tls
-                | Unreachable::Response
-                | Unreachable::ResponseEncoded,
-            ) => Some(Self::ServerError),
+                | Unreachable::Tls,
+            ) => Some(Self::Unreachable),
+            End::Failed(Unreachable::Response | Unreachable::ResponseEncoded) => {
+                Some(Self::ServerError)
+            }
             End::Broken | End::Refused(_) | End::Stopped => Some(Self::Cut),
         }
     }

@@ -17,7 +17,7 @@ use crate::failure::{CommandResult, Failure};
 use crate::input::unreadable;
 use crate::mcp::{
     Closing, DESCRIBE_LIMITS, Host, Offered, Pin, Pins, WrapRequest, is_name, registered, request,
-    serve, token,
+    serve,
 };
 use crate::output::{Output, sanitize};
 use crate::project::Project;
@@ -71,12 +71,7 @@ impl Parts {
         let closing = Arc::new(Closing::default());
         let wait = Duration::from_secs(options.wait);
         let host = Arc::new(Host::new(gateway, offered, wait, Arc::clone(&closing)));
-        let http = match &options.http {
-            Some(address) => {
-                Some((address.as_str(), token(options.token_file.as_deref(), output)?))
-            }
-            None => None,
-        };
+        let http = options.http.as_deref().map(|address| (address, options.token_file.as_deref()));
         serve(host, instructions.to_owned(), http, signal, &closing, output)
     }
 }

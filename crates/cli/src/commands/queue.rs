@@ -2,8 +2,9 @@
 
 use serde_json::{Value, json};
 use windlass_engine::{HoldAnswer, HoldDetails, HoldQueue as Holds, WaitingRun};
+use windlass_journal::Runs;
 use windlass_kernel::run::plan::Trigger;
-use windlass_kernel::run::{Resolution, VoteDecision};
+use windlass_kernel::run::{Resolution, Run, VoteDecision};
 use windlass_kernel::{Code, Digest, Timestamp, TraceId};
 use windlass_policy::{Connector, PolicySet};
 use windlass_runtime::{Answer as CallAnswer, CallView};
@@ -44,19 +45,23 @@ pub fn run(project: &Project, command: &Queue, output: &Output) -> CommandResult
 }
 
 fn list(project: &Project, limit: usize, ids: bool, output: &Output) -> CommandResult {
-    let Holds { waiting, count, damaged } = Holds::read(&project.runs()?, limit)?;
+    let runs = project.runs()?;
+    let Holds { waiting, count, damaged } = Holds::read(&runs, limit)?;
+    let merges = open_merges(project, &runs)?;
     if ids {
-        for started in waiting.iter().filter_map(|one| one.run.started.as_ref()) {
+        let all = waiting.iter().map(|one| &one.run).chain(&merges);
+        for started in all.filter_map(|run| run.started.as_ref()) {
             output.line(&started.run_id);
         }
     } else if output.json {
-        let values: Vec<Value> =
-            waiting.iter().map(|one| status::describe_short(&RunSummary::of(&one.run))).collect();
+        let holds = waiting.iter().map(|one| status::describe_short(&RunSummary::of(&one.run)));
+        let values: Vec<Value> = holds.chain(merges.iter().map(status::describe)).collect();
         output.value(&values)?;
-    } else if waiting.is_empty() {
+    } else if waiting.is_empty() && merges.is_empty() {
         output.line("no run waits for a decision");
     } else {
-        let rows: Vec<_> = waiting.iter().map(row).collect();
+        let rows: Vec<_> =
+            waiting.iter().map(row).chain(merges.iter().filter_map(merge_row)).collect();
         output.table(&["RUN", "SINCE", "WHY", "AT", "QUESTION"], &rows);
         if count > waiting.len() {
             output.note(&format!("{} more; raise --limit to list them", count - waiting.len()));
@@ -88,6 +93,40 @@ fn row(one: &WaitingRun) -> Vec<(String, Option<Style>)> {
     ]
 }
 
+/// The runs that have passed and whose merge waits for a person. Those that are closed have no work tree any more.
+fn open_merges(project: &Project, runs: &Runs) -> Result<Vec<Run>, Failure> {
+    let Ok(entries) = std::fs::read_dir(project.state()?.join("worktrees")) else {
+        return Ok(Vec::new());
+    };
+    let mut names: Vec<String> =
+        entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+    names.sort();
+    let mut open = Vec::new();
+    for name in names {
+        // Others are work trees of phases; a trace that is corrupt is told by `verify`.
+        let Ok(trace_id) = runs.find(&name) else { continue };
+        let Ok(run) = runs.read(trace_id) else { continue };
+        if run.integration.conflict.is_some() {
+            open.push(run);
+        }
+    }
+    Ok(open)
+}
+
+fn merge_row(run: &Run) -> Option<Vec<(String, Option<Style>)>> {
+    let id = run.started.as_ref()?.run_id.clone();
+    let conflict = run.integration.conflict.as_ref()?;
+    let files = u64::try_from(conflict.paths.len()).unwrap_or(u64::MAX);
+    let files = count(files, "file", "files");
+    Some(vec![
+        (id, None),
+        (text(conflict.at), Some(Style::Faint)),
+        (Code::MergeConflict.as_str().to_owned(), Some(Style::Warn)),
+        (format!("merge into {}", sanitize(&conflict.into)), None),
+        (format!("resolve {files}, then close it again"), None),
+    ])
+}
+
 fn text(ts: Timestamp) -> String {
     ts.to_string()
 }
@@ -95,6 +134,13 @@ fn text(ts: Timestamp) -> String {
 fn show(project: &Project, name: &str, output: &Output) -> CommandResult {
     let setup = open_to_read(project, None, output)?;
     let run = setup.engine.read(setup.engine.find(name)?)?;
+    if run.integration.conflict.is_some() {
+        match output.json {
+            true => output.value(&status::describe(&run))?,
+            false => status::print(&run, output),
+        }
+        return Ok(0);
+    }
     let Some(hold) = run.hold.as_ref().filter(|_| run.ended.is_none()) else {
         let message = format!("run `{name}` does not wait for a decision");
         return Err(Failure::new(Code::RunNotOnHold, message));

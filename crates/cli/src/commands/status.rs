@@ -192,6 +192,7 @@ pub fn print_end(run: &Run, output: &Output) {
         };
         let word = output.paint(ended.outcome.as_str(), style);
         output.line(&format!("{id} {word}, {}{commit}{detail}", sanitize(&ended.reason)));
+        print_conflict(run, &id, output);
     } else if let Some(hold) = &run.hold {
         let is_agent = hold.held.trigger == Trigger::AgentUnavailable;
         let what = if is_agent { "waits for its agent" } else { "waits for a person" };
@@ -221,6 +222,24 @@ pub fn print_end(run: &Run, output: &Output) {
         }
         output.line(&format!("reject:   windlass queue reject {id} --reason TEXT"));
     }
+}
+
+/// Prints what a merge of the run's branch waits for.
+fn print_conflict(run: &Run, id: &str, output: &Output) {
+    let Some(conflict) = &run.integration.conflict else { return };
+    let worktree = run.started.as_ref().and_then(|started| started.worktree.as_deref());
+    let into = sanitize(&conflict.into);
+    let word = output.paint("its merge waits for a person", Style::Warn);
+    let paths = sanitize(&conflict.paths.join(", "));
+    output.line(&format!(
+        "{word}: `windlass/{id}` and `{into}` have changed the same lines of {paths}"
+    ));
+    output.line(&format!(
+        "\nresolve:   git merge {into}, in {}",
+        sanitize(worktree.unwrap_or_default())
+    ));
+    output.line(&format!("go on:     windlass close {id} --merge"));
+    output.line(&format!("give up:   windlass close {id}"));
 }
 
 /// The exit code for a run's state.
@@ -287,6 +306,7 @@ pub fn describe(run: &Run) -> Value {
             json!(changed.unwrap_or_default().lines()),
         );
         object.insert("facts".to_owned(), json!(run.facts));
+        object.insert("merge_conflict".to_owned(), json!(run.integration.conflict));
         object.insert("commit".to_owned(), json!(run.commit.as_ref().map(|commit| &commit.commit)));
         object.insert("detail".to_owned(), json!(run.ended.as_ref().map(|ended| &ended.detail)));
         object.insert(

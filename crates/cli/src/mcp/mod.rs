@@ -11,5 +11,5 @@ pub use closing::Closing;
 pub use host::{Host, Offered};
 pub use offer::{DESCRIBE_LIMITS, registered};
 pub use pins::{Pin, Pins, is_name, servers};
-pub use serving::{serve, token};
+pub use serving::serve;
 pub use wrapped::{WrapRequest, request};

@@ -23,7 +23,7 @@ const TOKEN_BYTES_MAX: u64 = 4096;
 pub fn serve(
     host: Arc<dyn ToolHost>,
     instructions: String,
-    http: Option<(&str, String)>,
+    http: Option<(&str, Option<&Path>)>,
     signal: PipeReader,
     closing: &Arc<Closing>,
     output: &Output,
@@ -34,7 +34,7 @@ pub fn serve(
         instructions: Some(instructions),
     };
     let server = Server::new(host, identity);
-    let Some((address, token)) = http else {
+    let Some((address, token_file)) = http else {
         let unreadable = |error| input::unreadable(Path::new("standard input"), &error);
         let reader = Input::new(signal, Arc::clone(closing)).map_err(unreadable)?;
         let session = SystemClock.new_id().to_string();
@@ -45,11 +45,11 @@ pub fn serve(
         Failure::new(Code::RequestInvalid, format!("cannot serve at `{address}`: {reason}"))
             .hint("name a free address of this machine, such as 127.0.0.1:8431")
     };
-    let token = Token::new(token).ok_or_else(|| {
+    let listener = TcpListener::bind(address).map_err(|error| unusable(error.to_string()))?;
+    let token = Token::new(token(token_file, output)?).ok_or_else(|| {
         let message = "the token must have at least 16 visible ASCII characters";
         Failure::new(Code::RequestInvalid, message).hint("remove the file to get a new token")
     })?;
-    let listener = TcpListener::bind(address).map_err(|error| unusable(error.to_string()))?;
     let started = HttpServer::start(listener, &server, HttpOptions::local(token));
     let running = started.map_err(|error| match error {
         StartError::NotLoopback(_) => unusable(error.to_string()),
@@ -62,7 +62,7 @@ pub fn serve(
 }
 
 /// The token of HTTP clients: that of the file, or a new one, which is saved there or else printed.
-pub fn token(file: Option<&Path>, output: &Output) -> Result<String, Failure> {
+fn token(file: Option<&Path>, output: &Output) -> Result<String, Failure> {
     if let Some(path) = file.filter(|path| path.exists()) {
         let bytes = input::read(path, TOKEN_BYTES_MAX)?;
         return Ok(String::from_utf8_lossy(&bytes).trim().to_owned());

@@ -223,6 +223,8 @@ fn the_strategies_differ() {
         );
         let line = repo.git(&["rev-list", "--parents", "-n", "1", "HEAD"]);
         assert_eq!(line.split(' ').count() - 1, parents, "{strategy}");
+        let message = repo.git(&["log", "-1", "--format=%B"]);
+        assert!(message.contains(&id), "{strategy}: {message}");
         assert_eq!(repo.status(), "");
     }
 }
@@ -258,10 +260,20 @@ fn a_conflict_changes_nothing_and_is_resolved_in_the_work_tree() {
     let head = repo.head();
     repo.windlass(&["close", &id, "--merge"]).exit(4).warns("[MERGE_CONFLICT]").warns("built.txt");
     assert_eq!((repo.head(), repo.status()), (head, String::new()));
+    // It is in the queue like a hold until it is resolved.
+    repo.windlass(&["queue", "list"])
+        .exit(0)
+        .says(&id)
+        .says("MERGE_CONFLICT")
+        .says("merge into main");
+    repo.windlass(&["queue", "show", &id]).exit(0).says("built.txt").says("git merge main");
+    let listed = repo.windlass(&["queue", "list", "--json"]).exit(0).json();
+    assert_eq!(listed[0]["merge_conflict"]["paths"], json!(["built.txt"]), "{listed}");
     let own = folder(&repo, &id).display().to_string();
     repo.git(&["-C", &own, "merge", "--quiet", "-s", "ours", "-m", "resolved", "main"]);
     repo.windlass(&["close", &id, "--merge"]).exit(0);
     assert_eq!((repo.read("built.txt"), repo.status()), ("built\n".to_owned(), String::new()));
+    repo.windlass(&["queue", "list"]).exit(0).says("no run waits");
     repo.is_whole();
 }
 

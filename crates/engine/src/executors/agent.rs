@@ -129,7 +129,7 @@ pub trait Runner: Send + Sync {
 }
 
 /// The classes of failures after which the next runner of the list does the work.
-pub const TROUBLE: [&str; 8] = [
+pub const TROUBLE: [&str; 9] = [
     "authentication",
     "context_full",
     "crash",
@@ -138,6 +138,7 @@ pub const TROUBLE: [&str; 8] = [
     "overloaded",
     "rate_limited",
     "silence",
+    "unreachable",
 ];
 
 /// How long a rate limit is taken to last, if nobody says how long.
@@ -401,7 +402,7 @@ impl Tried {
         let later = |minutes: i64| Timestamp::from_unix_ms(now.unix_ms() + minutes * 60_000).ok();
         let until = until.or_else(|| match failure.class.as_str() {
             "rate_limited" => later(RATE_LIMIT_MINUTES),
-            "overloaded" | "silence" => later(OVERLOAD_MINUTES),
+            "overloaded" | "silence" | "unreachable" => later(OVERLOAD_MINUTES),
             // Somebody has to do something about it.
             _ => None,
         });

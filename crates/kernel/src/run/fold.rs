@@ -68,7 +68,7 @@ impl Run {
                 Ok(())
             }
             Event::Setup(step) => self.fold_setup(step),
-            Event::Integration(step) => self.fold_integration(step),
+            Event::Integration(step) => self.fold_integration(step, ts),
             Event::PhaseStarted { phase, attempt } => self.start_phase(phase, *attempt, ts),
             Event::PhaseSkipped { phase, .. } => self.skip_phase(phase),
             Event::Checked { phase, attempt, check, verdict, reason, findings, usage, .. } => {

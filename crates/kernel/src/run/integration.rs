@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::plan::RunOutcome;
 use super::state::Run;
+use crate::time::Timestamp;
 
 /// How the target branch takes over the work of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,10 +71,27 @@ pub struct IntegrationState {
     pub done: bool,
     /// Whether a merge had conflicts, so that a person has commits to add to the run's branch.
     pub conflicted: bool,
+    /// The conflict that a person has to resolve.
+    pub conflict: Option<OpenConflict>,
+}
+
+/// A merge that waits for a person.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct OpenConflict {
+    /// The time of the merge.
+    pub at: Timestamp,
+    /// The target branch.
+    pub into: String,
+    /// The files that both branches have changed.
+    pub paths: Vec<String>,
 }
 
 impl Run {
-    pub(super) fn fold_integration(&mut self, step: &IntegrationStep) -> Result<(), String> {
+    pub(super) fn fold_integration(
+        &mut self,
+        step: &IntegrationStep,
+        at: Timestamp,
+    ) -> Result<(), String> {
         if self.ended.as_ref().is_none_or(|ended| ended.outcome != RunOutcome::Pass) {
             return Err("the run has not passed".to_owned());
         }
@@ -90,8 +108,13 @@ impl Run {
                     return Err("no merge with this commit is prepared".to_owned());
                 }
                 state.done = true;
+                state.conflict = None;
             }
-            IntegrationStep::Conflicted { .. } => state.conflicted = true,
+            IntegrationStep::Conflicted { into, paths, .. } => {
+                state.conflicted = true;
+                let (into, paths) = (into.clone(), paths.clone());
+                state.conflict = Some(OpenConflict { at, into, paths });
+            }
         }
         Ok(())
     }

@@ -113,7 +113,12 @@ pub(crate) fn post(core: &Core, sessions: &Sessions, request: &Parts, body: &[u8
         },
         Ok(None) if !initializes => Reply::Status(StatusCode::BAD_REQUEST),
         Ok(None) => match sessions.create(core) {
-            None => Reply::Status(StatusCode::SERVICE_UNAVAILABLE),
+            None => {
+                let message =
+                    "as many sessions are open as this server allows; end one, or try again later";
+                let error = ErrorData::internal_error(message, None);
+                Reply::error(StatusCode::SERVICE_UNAVAILABLE, id.clone(), error)
+            }
             Some(session) => {
                 let reply = handled(&session, 0, Some(session.id.clone()));
                 if session.client().is_none() {

@@ -60,7 +60,11 @@ fn sessions_are_limited_in_number() {
     let site = Site::start(&Host::echo(), Limits { sessions_max: 2, ..Limits::default() });
     let open = || site.send(&site.post(&initialize()));
     let first = open();
-    assert_eq!((first.status, open().status, open().status), (200, 200, 503));
+    assert_eq!((first.status, open().status), (200, 200));
+    let refused = open();
+    assert_eq!(refused.status, 503);
+    let message = refused.json()["error"]["message"].to_string();
+    assert!(message.contains("as many sessions are open"), "{message}");
     let mut end = site.post("");
     end.method = "DELETE";
     end.set("mcp-session-id", &first.session());

@@ -131,7 +131,7 @@ fn trouble_that_somebody_must_mend_has_no_time() {
         assert!(run.hold.is_some(), "{class}");
         assert_eq!(run.due(), None, "{class}");
     }
-    for class in ["overloaded", "silence", "rate_limited"] {
+    for class in ["overloaded", "silence", "unreachable", "rate_limited"] {
         let only = Failing::new("only", &[(class, None)]);
         let (_world, _engine, run) = start(&[&only]);
         assert!(run.due().is_some(), "{class}");
