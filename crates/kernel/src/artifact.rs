@@ -47,14 +47,18 @@ pub struct Proposal {
     /// The server that has the tool.
     #[schemars(regex(pattern = r"^[a-z0-9_-]+$"), length(max = 64))]
     pub tool_server: String,
-    /// The workspace that the call works in, which is nowhere else dispatched: [`PROJECT_WORKSPACE`], or the
-    /// path of a work tree in the project's state folder.
+    /// The workspace that the call works in, which is nowhere else dispatched: [`PROJECT_WORKSPACE`],
+    /// [`CLIENT_WORKSPACE`], or the path of a work tree in the project's state folder.
     #[schemars(length(min = 1, max = 4096))]
     pub workspace: String,
 }
 
 /// The workspace of a call that works in the project's folder.
 pub const PROJECT_WORKSPACE: &str = ".";
+
+/// The workspace of a call that a coding agent makes itself, in the project's folder. It is recorded before the
+/// agent may make it, and never dispatched.
+pub const CLIENT_WORKSPACE: &str = "client";
 
 /// A request for a tool call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize, schemars::JsonSchema)]
@@ -283,6 +287,12 @@ pub enum SettledBy {
         entry_digest: Digest,
         /// The trace of that call.
         trace_id: TraceId,
+    },
+    /// By the report of the client that made the call itself.
+    Report {
+        /// The client.
+        #[schemars(length(min = 1, max = 64))]
+        client: String,
     },
     /// By the word of people, since the response was lost.
     Person {

@@ -113,6 +113,9 @@ impl Gateway {
             (Next::Judge, Answer::Ran | Answer::DidNotRun | Answer::Failed) => {
                 wrong("it waits to be approved or denied")
             }
+            (Next::Settle, Answer::DidNotRun) if self.hands_over() => {
+                wrong("the agent makes it, not Windlass: say that it ran or that it failed")
+            }
             (Next::Settle, Answer::DidNotRun) => self.dispatch_again(recorder, attribution),
             (Next::Settle, Answer::Ran | Answer::Failed) => {
                 self.settle_by_person(recorder, answer, attribution)
@@ -264,6 +267,11 @@ impl Gateway {
         }
         let preparation = self.prepare_request(trace_id, &effective)?;
         self.add_person(&mut recorder, Decision::Approve, &attribution, edit, None)?;
+        if self.hands_over() {
+            // The agent makes it when it asks again.
+            recorder.commit(KeyAction::None, After::Release)?;
+            return Ok(CallReport::of(recorder.into_state(), Vec::new()));
+        }
         let key = self.add_tool_call(&mut recorder, &preparation)?;
         match recorder.commit(key, After::Keep) {
             Ok(()) => self.dispatch_and_settle(recorder, &preparation, Vec::new()),

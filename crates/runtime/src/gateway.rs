@@ -210,7 +210,7 @@ impl Gateway {
     }
 
     /// Records a refused call. Its request is never dispatched, so it is recorded without secrets.
-    fn deny(&self, mut request: ActionRequest, ruling: Ruling) -> Result<CallReport, GatewayError> {
+    pub(crate) fn deny(&self, mut request: ActionRequest, ruling: Ruling) -> Result<CallReport, GatewayError> {
         request::redact(&mut request, |value| self.supervisor.redact(value));
         let mut recorder = self.open(request)?;
         let Ruling { code, reason, rules, .. } = ruling;
@@ -273,7 +273,7 @@ impl Gateway {
     }
 
     /// Begins the trace of a request.
-    fn open(&self, request: ActionRequest) -> Result<CallRecorder, GatewayError> {
+    pub(crate) fn open(&self, request: ActionRequest) -> Result<CallRecorder, GatewayError> {
         let mut recorder =
             CallRecorder::begin(&self.store, request.trace_id, request.plan_id, Vec::new());
         recorder.add(&Artifact::Request(request))?;

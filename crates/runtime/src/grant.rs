@@ -342,6 +342,9 @@ impl Gateway {
         let TakenUse { grant, entry_digest, name, reason } = taken;
         let by = DecidedBy::Grant { entry_digest, grant, name };
         self.add_decision(&mut recorder, Decision::Approve, reason, None, by)?;
+        if self.hands_over() {
+            return self.commit_hand_over(recorder, preparation);
+        }
         let key = self.add_tool_call(&mut recorder, preparation)?;
         match recorder.commit(key, After::Keep) {
             Ok(()) => self.dispatch_and_settle(recorder, preparation, Vec::new()),

@@ -110,6 +110,7 @@ fn artifacts(ms: u64, text: &str, number: f64, key: Option<String>) -> Vec<Artif
         decided(DecidedBy::Grant { entry_digest: digest, grant: trace_id, name: text.to_owned() }),
         Artifact::Call(call),
         settled(SettledBy::Answer),
+        settled(SettledBy::Report { client: "claude".to_owned() }),
         settled(SettledBy::Person {
             decider: Decider::Person(Box::new(signed(Some(hardware)))),
             reason: text.to_owned(),

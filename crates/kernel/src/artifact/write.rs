@@ -85,6 +85,10 @@ impl Canonical for SettledBy {
                 let by = "compensation";
                 write_object!(out, by, entry_digest, trace_id);
             }
+            Self::Report { client } => {
+                let by = "report";
+                write_object!(out, by, client);
+            }
             Self::Person { decider, reason } => {
                 let by = "person";
                 write_object!(out, by, decider, reason);

@@ -1,0 +1,294 @@
+//! Calls that a coding agent makes itself, with its own tools: judged and recorded before it may make them, and settled
+//! by what it reports. None of them is ever dispatched here.
+
+use serde_json::{Value, json};
+use windlass_connect::{Certainty, Connect, Job, Reply, Target};
+use windlass_journal::{Check, JournalError, Reader};
+use windlass_kernel::artifact::{
+    ActionRequest, CLIENT_WORKSPACE, DecidedBy, Decision, EffectError, FileChange, NamedFile,
+    Proposal, SettledBy,
+};
+use windlass_kernel::{Call, Code, Digest, Outcome, PlanId, State, TraceId, canon};
+use windlass_policy::Verdict;
+use windlass_store::{After, AppendError, KeyAction, Slot, TraceFilter};
+
+use crate::decide::first_difference;
+use crate::dispatch::Settlement;
+use crate::error::GatewayError;
+use crate::gateway::{CallRecorder, Gateway};
+use crate::report::{CallReport, HoldQuestion};
+use crate::request::{self, CallRequest};
+use crate::supervisor::{Preparation, Ruling};
+
+/// The largest result of a client's tool that is recorded.
+const RESULT_BYTES_MAX: usize = 256 << 10;
+
+/// The longest message of a failure that is recorded.
+const MESSAGE_CHARS_MAX: usize = 1000;
+
+/// The most open calls of a client that are looked through.
+const OPEN_CALLS_MAX: usize = 10_000;
+
+/// The connector of a gateway whose calls are made by a client.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoConnector;
+
+impl Connect for NoConnector {
+    fn perform(&self, _: &Job<'_>) -> Reply {
+        Reply::Failure {
+            code: Code::Internal,
+            message: "the agent makes this call itself".to_owned(),
+            result: None,
+            certainty: Certainty::DidNotRun,
+        }
+    }
+
+    fn foresee(&self, _: &Target, _: &str, _: &Value) -> Option<FileChange> {
+        None
+    }
+}
+
+/// What a client reports of a call that it made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClientReport {
+    /// The client.
+    pub client: String,
+    /// The result of its tool.
+    pub result: Value,
+    /// Why it failed, if it did.
+    pub failure: Option<String>,
+    /// How long it took.
+    pub duration_ms: u64,
+}
+
+impl Gateway {
+    /// Whether the calls of this gateway are made by a client.
+    pub(crate) fn hands_over(&self) -> bool {
+        self.workspace == CLIENT_WORKSPACE
+    }
+
+    /// Judges a call that a client wants to make. If it may, request, decision and hand-over are recorded in one
+    /// commit, and the report's state is EXECUTING: then, and only then, the client may make it. A call that a person is
+    /// asked about stays PENDING; the same call is let through once after their approval.
+    ///
+    /// # Errors
+    /// [`GatewayError`] if the request is invalid, the store fails, or the gateway is not one of clients: the client
+    /// may not make the call.
+    pub fn hand_over(&self, request: CallRequest) -> Result<CallReport, GatewayError> {
+        let mut request = request.compose(&*self.clock, &self.workspace)?;
+        let trace_id = request.trace_id;
+        if !self.hands_over() {
+            let reason = "its gateway makes calls itself".to_owned();
+            return Err(GatewayError::Recovery { trace_id, reason });
+        }
+        let ruling = self.supervisor.judge(&request);
+        if ruling.verdict == Verdict::Deny {
+            return self.deny(request, ruling);
+        }
+        let preparation = match self.supervisor.prepare(&request) {
+            Ok(preparation) => preparation,
+            Err(refusal) => {
+                let (code, reason) = (Some(refusal.code), refusal.reason);
+                return self
+                    .deny(request, Ruling { verdict: Verdict::Deny, code, reason, ..ruling });
+            }
+        };
+        request::redact(&mut request, |value| self.supervisor.redact(value));
+        match ruling.verdict {
+            Verdict::Allow => self.start_at_client(request, ruling, &preparation),
+            Verdict::Ask => self.ask_for_client(request, ruling, &preparation),
+            Verdict::Deny => self.deny(request, ruling),
+        }
+    }
+
+    fn start_at_client(
+        &self,
+        request: ActionRequest,
+        ruling: Ruling,
+        preparation: &Preparation,
+    ) -> Result<CallReport, GatewayError> {
+        let mut recorder = self.open(request)?;
+        let Ruling { code, reason, rules, .. } = ruling;
+        let by = DecidedBy::Policy { rules };
+        self.add_decision(&mut recorder, Decision::Approve, reason, code, by)?;
+        self.commit_hand_over(recorder, preparation)
+    }
+
+    /// Records that the client makes the call of the recorder from now on.
+    pub(crate) fn commit_hand_over(
+        &self,
+        mut recorder: CallRecorder,
+        preparation: &Preparation,
+    ) -> Result<CallReport, GatewayError> {
+        let key = self.add_tool_call(&mut recorder, preparation)?;
+        match recorder.commit(key, After::Release) {
+            Ok(()) => Ok(CallReport::of(recorder.into_state(), Vec::new())),
+            Err(JournalError::Append(AppendError::KeyTaken(record))) => {
+                // Nothing was committed.
+                let Some((request, _)) = recorder.into_state().request else {
+                    return Err(JournalError::Append(AppendError::KeyTaken(record)).into());
+                };
+                let reason = format!(
+                    "the agent was given this call before, in trace {}; what became of it is not known here",
+                    record.trace_id
+                );
+                let (verdict, code, rules) =
+                    (Verdict::Deny, Some(Code::IdempotencyConflict), Vec::new());
+                self.deny(request, Ruling { verdict, code, reason, rules })
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Lets a call through that a person has approved or granted, or asks about it. Such calls have no key, because the
+    /// client names the same call otherwise when it asks again.
+    fn ask_for_client(
+        &self,
+        mut request: ActionRequest,
+        ruling: Ruling,
+        preparation: &Preparation,
+    ) -> Result<CallReport, GatewayError> {
+        request.idempotency_key = None;
+        request.files = self.supervisor.examine(&request).files;
+        let digest = digest_of(&request.proposal, request.trace_id)?;
+        let approved = self.open_calls_of(request.plan_id, State::Authorized, digest)?;
+        for trace_id in approved {
+            if let Some(report) = self.hand_over_approved(trace_id, &request.files, preparation)? {
+                return Ok(report);
+            }
+        }
+        let asked = self.open_calls_of(request.plan_id, State::Pending, digest)?;
+        if let Some(trace_id) = asked.first() {
+            return self.show(*trace_id);
+        }
+        let mut recorder = self.open(request)?;
+        recorder.commit(KeyAction::None, After::Keep)?;
+        if let Some(taken) = self.take_use(&recorder)? {
+            return self.start_granted(recorder, taken, preparation);
+        }
+        recorder.write_replay_point(self.clock.now())?;
+        let call = recorder.into_state();
+        let view = self.view_of(&call);
+        let report = CallReport::of(call, Vec::new());
+        Ok(report.on_hold(HoldQuestion::MayItRun, ruling.reason, view))
+    }
+
+    /// Hands over an approved call, unless another process has, or the files that it names are no longer those that
+    /// the person saw.
+    fn hand_over_approved(
+        &self,
+        trace_id: TraceId,
+        files: &[NamedFile],
+        preparation: &Preparation,
+    ) -> Result<Option<CallReport>, GatewayError> {
+        let recorder = match CallRecorder::open(&self.store, trace_id, Vec::new()) {
+            Ok(recorder) => recorder,
+            Err(JournalError::Held(_)) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        let call = recorder.state();
+        let is_approved = call.head.state == Some(State::Authorized);
+        let seen = match (&call.request, call.decision.as_ref().map(|(one, _)| &one.decided_by)) {
+            (_, Some(DecidedBy::Person { files, .. })) if !files.is_empty() => files.clone(),
+            (Some((request, _)), _) => request.files.clone(),
+            (None, _) => Vec::new(),
+        };
+        if !is_approved || first_difference(&seen, files).is_some() {
+            return Ok(None);
+        }
+        self.commit_hand_over(recorder, preparation).map(Some)
+    }
+
+    /// The call that a client has been given and reports about: by its key, else the oldest open one of the run with
+    /// the same tool and arguments.
+    ///
+    /// # Errors
+    /// [`GatewayError`] if the store fails or the arguments have no canonical form.
+    pub fn handed_over(&self, request: CallRequest) -> Result<Option<TraceId>, GatewayError> {
+        let mut request = request.compose(&*self.clock, &self.workspace)?;
+        if let Some(key) = request.idempotency_key.clone() {
+            let slot = Slot {
+                server_id: request.proposal.tool_server.clone(),
+                tool_name: request.proposal.tool_name.clone(),
+                idempotency_key: key,
+            };
+            if let Some(record) = self.store.load_idempotency(&slot)? {
+                return Ok(Some(record.trace_id));
+            }
+        }
+        request::redact(&mut request, |value| self.supervisor.redact(value));
+        let digest = digest_of(&request.proposal, request.trace_id)?;
+        Ok(self.open_calls_of(request.plan_id, State::Executing, digest)?.first().copied())
+    }
+
+    /// Records what a client reports of a call that it was given. A second report changes nothing.
+    ///
+    /// # Errors
+    /// [`GatewayError`] if there is no such call or the store fails.
+    pub fn settle_report(
+        &self,
+        trace_id: TraceId,
+        report: ClientReport,
+    ) -> Result<CallReport, GatewayError> {
+        let recorder = CallRecorder::open(&self.store, trace_id, Vec::new())?;
+        let Some((request, _)) = &recorder.state().request else {
+            return Err(GatewayError::missing(trace_id, "request"));
+        };
+        self.require_workspace(trace_id, request)?;
+        if recorder.state().head.state != Some(State::Executing) {
+            return Ok(CallReport::of(recorder.into_state(), Vec::new()));
+        }
+        let mut result = report.result;
+        self.supervisor.redact(&mut result);
+        let result = match canon::measure(&result) {
+            Ok(bytes) if bytes <= RESULT_BYTES_MAX => result,
+            Ok(bytes) => json!({ "bytes": bytes, "omitted": "it is too large" }),
+            Err(error) => json!({ "omitted": error.to_string() }),
+        };
+        let error = report.failure.map(|message| EffectError {
+            code: Code::ToolFailed,
+            may_have_run: true,
+            message: one_line(&self.redacted(&message)),
+        });
+        let outcome = if error.is_none() { Outcome::Success } else { Outcome::Failure };
+        let by = SettledBy::Report { client: report.client };
+        let settlement = Settlement { outcome, result, error, duration_ms: report.duration_ms, by };
+        self.settle(recorder, settlement, Vec::new())
+    }
+
+    /// The open calls of a plan in a state with these arguments, oldest first.
+    fn open_calls_of(
+        &self,
+        plan_id: PlanId,
+        state: State,
+        digest: Digest,
+    ) -> Result<Vec<TraceId>, GatewayError> {
+        let filter =
+            TraceFilter { open_only: true, state: Some(state), before: None, limit: OPEN_CALLS_MAX };
+        let mut found = Vec::new();
+        for trace in self.store.list_traces(&filter)? {
+            if trace.plan_id != plan_id {
+                continue;
+            }
+            let call =
+                Reader::<Call>::state_of(&*self.store, trace.head.trace_id, Check::Verified)?;
+            let is_same = call.proposal_digest() == Some(digest);
+            if is_same && call.request.is_some_and(|(request, _)| request.idempotency_key.is_none())
+            {
+                found.push(trace.head.trace_id);
+            }
+        }
+        found.reverse();
+        Ok(found)
+    }
+}
+
+/// The message of a client in one line.
+fn one_line(text: &str) -> String {
+    let shown = text.chars().map(|one| if one.is_control() { ' ' } else { one });
+    shown.take(MESSAGE_CHARS_MAX).collect()
+}
+
+fn digest_of(proposal: &Proposal, trace_id: TraceId) -> Result<Digest, GatewayError> {
+    proposal.digest().map_err(|source| JournalError::NotCanonical { trace_id, source }.into())
+}
