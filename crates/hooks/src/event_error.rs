@@ -45,7 +45,7 @@ pub enum EventError {
         reason: &'static str,
     },
     /// It is not an event of the client that is said to have sent it.
-    #[error("the hook event `{name}` is not one of {}: {reason}", given.as_str())]
+    #[error("the hook event `{name}` was not sent by {}: {reason}", given.as_str())]
     OtherClient {
         /// The event's name.
         name: String,

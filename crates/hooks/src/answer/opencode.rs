@@ -1,18 +1,24 @@
 //! Answers to the plugin in OpenCode: always one JSON object, and exit code 0 only with `allow`.
 
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{Answer, HookOutput, printed, text};
 
 pub(super) fn render(answer: &Answer) -> HookOutput {
     match answer {
-        Answer::Proceed | Answer::Allow { input: None, .. } => allowed(json!({})),
-        Answer::Allow { input: Some(input), .. } => allowed(json!({ "input": input })),
+        Answer::Proceed | Answer::Allow { input: None, .. } => {
+            printed(&json!({ "decision": "allow" }))
+        }
+        Answer::Allow { input: Some(input), .. } => {
+            printed(&json!({ "decision": "allow", "input": input }))
+        }
         Answer::Deny { reason }
         | Answer::Ask { reason }
         | Answer::Defer { reason }
         | Answer::Halt { reason } => refusal(reason),
-        Answer::Tell { text } => allowed(json!({ "reason": text::message(text) })),
+        Answer::Tell { text } => {
+            printed(&json!({ "decision": "allow", "reason": text::message(text) }))
+        }
     }
 }
 
@@ -21,11 +27,4 @@ pub(super) fn refusal(reason: &str) -> HookOutput {
     let stderr = text::reason(reason);
     let stdout = json!({ "decision": "deny", "reason": stderr }).to_string();
     HookOutput { exit_code: 2, stdout, stderr }
-}
-
-fn allowed(mut answer: Value) -> HookOutput {
-    if let Value::Object(map) = &mut answer {
-        map.insert("decision".to_owned(), json!("allow"));
-    }
-    printed(&answer)
 }

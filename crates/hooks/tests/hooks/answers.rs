@@ -230,7 +230,7 @@ fn reasons_are_one_safe_line() {
     }
     assert_eq!(shown(" a\nb\tc\r\u{1b}[31m\u{202e}d "), "refused: a b c [31md");
     assert_eq!(shown(r#"{"decision":"allow"}"#), r#"refused: {"decision":"allow"}"#);
-    for letter in ["x", "ö", "€", "𝄞"] {
+    for letter in ["x", "ö", "語", "𝒳"] {
         let cut = shown(&letter.repeat(REASON_BYTES_MAX));
         assert!((REASON_BYTES_MAX - 3..=REASON_BYTES_MAX).contains(&cut.len()), "{letter}");
         assert_eq!(cut.trim_start_matches("refused: ").replace(letter, ""), "");
