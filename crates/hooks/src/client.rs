@@ -1,7 +1,10 @@
 //! The clients whose hooks are understood.
 
+use serde::Deserialize;
+
 /// A coding agent with hooks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Client {
     /// Claude Code.
     Claude,

@@ -3,6 +3,23 @@
 //!
 //! Takes bytes and returns bytes; reads no file, no environment and no clock.
 
+mod answer;
+mod arguments;
 mod client;
+mod event;
+mod event_error;
+mod event_kind;
+mod fields;
+mod glob;
+mod mcp;
+mod patch;
+mod paths;
+mod recognise;
+mod strict_json;
+mod tools;
 
+pub use answer::{Answer, HookOutput, REASON_BYTES_MAX, refuse_unreadable, render};
 pub use client::Client;
+pub use event::{EVENT_BYTES_MAX, EventKind, HookEvent, Subagent, ToolUse};
+pub use event_error::EventError;
+pub use tools::{MappedCall, Mapping, ToolTable, with_command};

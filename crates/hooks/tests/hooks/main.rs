@@ -1,0 +1,19 @@
+//! The hook protocols: events, the table of tools, answers, and properties of all three.
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::wildcard_enum_match_arm,
+    reason = "a test fails by a panic"
+)]
+
+mod answers;
+mod events;
+mod fixtures;
+mod inputs;
+mod mapping;
+mod mcp;
+mod patches;
+mod properties;
+mod readers;
+mod recognition;
+mod table;
