@@ -67,6 +67,7 @@ const LAYERS: &[Layer] = &[
     layer("connect", "kernel broker cell files workspace"),
     layer("seal", "kernel journal workspace"),
     layer("runtime", "kernel policy redact store journal connect workspace"),
+    layer("sessions", "kernel hooks store journal runtime"),
     layer(
         "engine",
         "kernel text policy redact formats governance store journal connect workspace runtime",

@@ -1,0 +1,12 @@
+//! Guards the sessions of coding agents. A session is a run; each use of a tool is a call of it, judged and recorded
+//! before the client may go on, and settled by what the client reports.
+//!
+//! Nothing is started here: the client makes the calls. Whatever goes wrong is an error, and the caller refuses then.
+
+mod error;
+mod guard;
+mod sessions;
+
+pub use error::SessionError;
+pub use guard::Guard;
+pub use sessions::{NewSession, SESSION_LOOP, SessionName, Sessions};

@@ -1,0 +1,214 @@
+//! The run of a client's session: found by the session's name, begun with its first event.
+
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use windlass_hooks::Client;
+use windlass_journal::{JournalError, Recorder};
+use windlass_kernel::run::plan::{Plan, RunOutcome};
+use windlass_kernel::run::{Event, NoteKind, Run, RunEvent, RunName, Started};
+use windlass_kernel::{ArtifactId, Digest, PlanId, State, TraceId};
+use windlass_runtime::Clock;
+use windlass_store::{After, KeyAction, Store, StoreError};
+
+use crate::error::SessionError;
+
+/// The id of the loop whose runs are sessions.
+pub const SESSION_LOOP: &str = "session";
+
+/// The name of a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SessionName<'a> {
+    /// The client.
+    pub client: Client,
+    /// The client's id of it.
+    pub id: &'a str,
+}
+
+impl SessionName<'_> {
+    /// The file that names its run. The id is the client's and may have any form.
+    fn file(&self) -> String {
+        format!("{}-{}.json", self.client.as_str(), Digest::of(self.id.as_bytes()))
+    }
+}
+
+/// What a new session is recorded with.
+#[derive(Clone, Debug)]
+pub struct NewSession {
+    /// The plan of the loop [`SESSION_LOOP`].
+    pub plan: Plan,
+    /// The digest of the loop file.
+    pub loop_digest: Digest,
+    /// The digest of the policy.
+    pub policy_hash: Digest,
+    /// The account in which the client works.
+    pub by: String,
+    /// The folder in which the client works.
+    pub folder: String,
+    /// The model, if the client says which.
+    pub model: Option<String>,
+}
+
+/// What the file of a session says.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Known {
+    run: TraceId,
+}
+
+/// The sessions of a project.
+pub struct Sessions {
+    store: Arc<dyn Store>,
+    clock: Arc<dyn Clock>,
+    /// The folder of the files that name the runs of sessions.
+    folder: PathBuf,
+}
+
+impl Sessions {
+    /// The sessions that are recorded in a store; `folder` is theirs alone.
+    #[must_use]
+    pub fn new(store: Arc<dyn Store>, clock: Arc<dyn Clock>, folder: PathBuf) -> Self {
+        Self { store, clock, folder }
+    }
+
+    /// Finds the open run of a session.
+    ///
+    /// # Errors
+    /// [`SessionError`] if its file or the store cannot be read.
+    pub fn find(&self, name: SessionName<'_>) -> Result<Option<TraceId>, SessionError> {
+        let path = self.folder.join(name.file());
+        let bytes = match std::fs::read(&path) {
+            Ok(bytes) => bytes,
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(source) => return Err(SessionError::File { path, source }),
+        };
+        let known: Known = serde_json::from_slice(&bytes)
+            .map_err(|error| SessionError::File { path, source: error.into() })?;
+        match self.store.load_state(known.run) {
+            Ok(trace) if trace.head.state == Some(State::Terminal) => Ok(None),
+            Ok(_) => Ok(Some(known.run)),
+            // A process died after it had written the file: another one begins the run.
+            Err(StoreError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(JournalError::from(error).into()),
+        }
+    }
+
+    /// Finds the open run of a session, or begins one. However many processes do this at once, there is one run.
+    ///
+    /// # Errors
+    /// [`SessionError`] if it cannot be recorded.
+    pub fn enter(
+        &self,
+        name: SessionName<'_>,
+        new: impl FnOnce() -> NewSession,
+    ) -> Result<TraceId, SessionError> {
+        if let Some(run) = self.find(name)? {
+            return Ok(run);
+        }
+        let _lock = self.lock()?;
+        if let Some(run) = self.find(name)? {
+            return Ok(run);
+        }
+        let run = TraceId(self.clock.new_id());
+        self.write(&self.folder.join(name.file()), &Known { run })?;
+        self.begin(run, name, new())?;
+        Ok(run)
+    }
+
+    fn begin(
+        &self,
+        trace_id: TraceId,
+        name: SessionName<'_>,
+        new: NewSession,
+    ) -> Result<(), SessionError> {
+        let started = Started {
+            base: None,
+            by: new.by,
+            inherited: std::collections::BTreeMap::new(),
+            loop_digest: new.loop_digest,
+            options: json!({ "client": name.client.as_str(), "session": name.id }),
+            plan: new.plan,
+            policy_hash: new.policy_hash,
+            run_id: RunName::of(trace_id).to_string(),
+            setup: None,
+            task: json!({
+                "folder": new.folder,
+                "model": new.model,
+                "task": format!("a session of {}", name.client.as_str()),
+            }),
+            worktree: None,
+        };
+        let mut recorder: Recorder<Run> =
+            Recorder::begin(&self.store, trace_id, PlanId(trace_id.0), Vec::new());
+        self.add(&mut recorder, Event::Started(Box::new(started)))?;
+        self.add(&mut recorder, Event::Begun {})?;
+        recorder.commit(KeyAction::None, After::Release)?;
+        Ok(())
+    }
+
+    /// Records something about a session. Others that record at the same time are waited for.
+    ///
+    /// # Errors
+    /// [`SessionError`] if it cannot be recorded.
+    pub fn note(&self, run: TraceId, body: Value) -> Result<(), SessionError> {
+        let _lock = self.lock()?;
+        let mut recorder: Recorder<Run> = Recorder::open(&self.store, run, Vec::new())?;
+        self.add(&mut recorder, Event::Noted { what: NoteKind::Agent, body })?;
+        recorder.commit(KeyAction::None, After::Release)?;
+        Ok(())
+    }
+
+    /// Records the end of a session. One that has ended is left as it is.
+    ///
+    /// # Errors
+    /// [`SessionError`] if it cannot be recorded.
+    pub fn end(&self, run: TraceId, reason: &str) -> Result<(), SessionError> {
+        let _lock = self.lock()?;
+        let mut recorder: Recorder<Run> = Recorder::open(&self.store, run, Vec::new())?;
+        if recorder.state().ended.is_some() {
+            return Ok(());
+        }
+        let ended = Event::Ended {
+            outcome: RunOutcome::Pass,
+            reason: "session_ended".to_owned(),
+            detail: reason.to_owned(),
+        };
+        self.add(&mut recorder, ended)?;
+        recorder.commit(KeyAction::None, After::Release)?;
+        Ok(())
+    }
+
+    fn add(&self, recorder: &mut Recorder<Run>, event: Event) -> Result<(), JournalError> {
+        let (id, ts) = (ArtifactId(self.clock.new_id()), self.clock.now());
+        let trace_id = recorder.state().head.trace_id;
+        recorder.add(&RunEvent::new(trace_id, id, ts, event)).map(|_| ())
+    }
+
+    /// The lock of the sessions' runs, which is never held for long. It is released when it is dropped.
+    fn lock(&self) -> Result<File, SessionError> {
+        let path = self.folder.join("lock");
+        let locked = || {
+            std::fs::create_dir_all(&self.folder)?;
+            let file = OpenOptions::new().create(true).append(true).open(&path)?;
+            file.lock()?;
+            Ok(file)
+        };
+        locked().map_err(|source| SessionError::File { path: path.clone(), source })
+    }
+
+    /// Writes the file of a session whole, or not at all.
+    fn write(&self, path: &Path, known: &Known) -> Result<(), SessionError> {
+        let temporary = path.with_extension("new");
+        let written = || {
+            let mut file = File::create(&temporary)?;
+            file.write_all(&serde_json::to_vec(known)?)?;
+            file.sync_all()?;
+            std::fs::rename(&temporary, path)
+        };
+        written().map_err(|source| SessionError::File { path: path.to_owned(), source })
+    }
+}
