@@ -4,5 +4,11 @@
 //! Takes bytes and returns bytes; reads no file, no environment and no clock.
 
 mod client;
+mod install;
 
 pub use client::Client;
+pub use install::{
+    Binary, Content, FILE_BYTES_MAX, HookFile, HookTrust, InstallError, InstallState, PluginFile,
+    Position, Removal, Root, Scope, SettingsClient, claude_plugin, diff, install, plan, state,
+    trust_file, uninstall,
+};
