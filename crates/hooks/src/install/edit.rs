@@ -126,12 +126,15 @@ pub(crate) fn removal(text: &str, container: &Node, removed: &BTreeSet<usize>) -
     for (index, item) in items.iter().enumerate().filter(|(index, _)| removed.contains(index)) {
         splices.push(Splice::remove(item.clone()));
         let after_kept = kept_first.is_some_and(|kept| kept < index);
-        let gap = if after_kept {
-            index.checked_sub(1).and_then(|before| items.get(before)).map(|it| it.end..item.start)
-        } else {
-            items.get(index + 1).map(|next| item.end..next.start)
-        };
-        splices.extend(gap.map(|gap| comma_removal(text, gap)).unwrap_or_default());
+        let before = index.checked_sub(1).and_then(|before| items.get(before));
+        let rest = text.get(item.end..).unwrap_or("");
+        splices.extend(match (before, items.get(index + 1)) {
+            (Some(before), next) if after_kept => {
+                comma_before(text, before.end..item.start, next.is_none() && ends_line(rest))
+            }
+            (_, Some(next)) => comma_after(text, item.end..next.start),
+            (_, None) => Vec::new(),
+        });
     }
     if let (None, Some(first), Some(last)) = (kept_first, items.first(), items.last()) {
         let open = container.span.start + 1..first.start;
@@ -144,12 +147,31 @@ pub(crate) fn removal(text: &str, container: &Node, removed: &BTreeSet<usize>) -
     splices
 }
 
-/// Takes out the comma in a gap, and the space if there is nothing else in it.
-fn comma_removal(text: &str, gap: Range<usize>) -> Vec<Splice> {
+/// Takes out the comma before an item, and the space up to the item.
+fn comma_before(text: &str, gap: Range<usize>, line_ends: bool) -> Vec<Splice> {
+    let pieces = pieces(text, gap.clone());
+    let Some(comment) = pieces.iter().rev().find(|piece| piece.kind.is_comment()) else {
+        return vec![Splice::remove(gap)];
+    };
+    // The end of a comment's line may go if another one follows the item.
+    let cut = comments_end(text, gap.clone()).filter(|_| line_ends);
+    let cut = cut.unwrap_or(comment.span.end);
+    let commas = pieces.iter().filter(|it| it.kind == PieceKind::Comma && it.span.start < cut);
+    let commas = commas.map(|piece| Splice::remove(piece.span.clone()));
+    commas.chain([Splice::remove(cut..gap.end)]).collect()
+}
+
+/// Takes out the comma after an item, and the space around it if there is nothing else.
+fn comma_after(text: &str, gap: Range<usize>) -> Vec<Splice> {
     let pieces = pieces(text, gap.clone());
     if !pieces.iter().any(|piece| piece.kind.is_comment()) {
         return vec![Splice::remove(gap)];
     }
     let commas = pieces.iter().filter(|piece| piece.kind == PieceKind::Comma);
     commas.map(|piece| Splice::remove(piece.span.clone())).collect()
+}
+
+/// Whether a text begins with the end of a line.
+fn ends_line(text: &str) -> bool {
+    text.trim_start_matches([' ', '\t', '\r']).starts_with('\n')
 }
