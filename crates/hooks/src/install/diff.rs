@@ -122,17 +122,17 @@ fn shortest<'a>(old: &[&'a str], new: &[&'a str]) -> Vec<Line<'a>> {
     loop {
         match (old.get(i), new.get(j)) {
             (Some(line), Some(other)) if line == other => {
-                lines.push(Line::Same(*line));
+                lines.push(Line::Same(line));
                 (i, j) = (i + 1, j + 1);
             }
             (Some(line), other)
                 if other.is_none() || get(&common, i + 1, j) >= get(&common, i, j + 1) =>
             {
-                lines.push(Line::Removed(*line));
+                lines.push(Line::Removed(line));
                 i += 1;
             }
             (_, Some(line)) => {
-                lines.push(Line::Added(*line));
+                lines.push(Line::Added(line));
                 j += 1;
             }
             (_, None) => return lines,

@@ -22,7 +22,7 @@ pub enum SettingsClient {
     Gemini,
 }
 
-/// An event of a client, and which of our calls it makes.
+/// An event of a client that has an entry of ours.
 #[derive(Clone, Copy)]
 struct Event {
     name: &'static str,

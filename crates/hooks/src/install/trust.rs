@@ -161,7 +161,7 @@ impl<'a> Config<'a> {
         let state = hooks.and_then(|hooks| hooks.get("state"));
         for (name, item) in [("hooks", hooks), ("hooks.state", state)] {
             if let Some(item) = item
-                && !item.as_table().is_some_and(|table| !table.is_dotted())
+                && item.as_table().is_none_or(Table::is_dotted)
             {
                 let (name, expected) = (name.to_owned(), "a table with a header");
                 return Err(InstallError::WrongType { name, expected, at: self.at(item) });

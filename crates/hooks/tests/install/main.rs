@@ -1,5 +1,5 @@
 //! Hooks are added to the files of clients and taken out again, and nothing else changes.
-#![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test fails by a panic")]
 
 mod bytes;
 mod differences;
