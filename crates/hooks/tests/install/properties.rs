@@ -205,7 +205,7 @@ fn forced(content: &Content, now: &[u8], before: &[u8]) -> Vec<u8> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(128))]
+    #![proptest_config(ProptestConfig::with_cases(256))]
 
     #[test]
     fn hooks_come_and_go_and_all_else_stays(value in settings(), (client, spaces) in layout()) {
