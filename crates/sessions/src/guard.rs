@@ -168,7 +168,7 @@ impl Guard<'_> {
             }]),
             Mapping::Internal => Mapped::Nothing,
             Mapping::Unknown => Mapped::Refused {
-                code: Code::ToolNotRegistered,
+                code: Code::ToolUnclassifiedDenied,
                 reason: format!("`{}` is not a known tool of the client", tool_use.name),
             },
             Mapping::Invalid { reason } => Mapped::Refused { code: Code::RequestInvalid, reason },
