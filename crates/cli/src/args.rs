@@ -3,6 +3,7 @@
 mod agents;
 mod checkpoint;
 mod grant;
+mod hook;
 mod mcp;
 mod policy;
 mod runs;
@@ -16,6 +17,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use agents::{Agents, AgentsCommand};
 pub use checkpoint::{CheckpointCommand, CheckpointPurge, CheckpointRollback, Import};
 pub use grant::{AddGrant, Grant};
+pub use hook::{Hook, HookClient};
 pub use mcp::{Mcp, McpServe, McpTrust, McpWrap, Serving};
 pub use policy::Explain;
 pub use runs::{
@@ -175,6 +177,8 @@ pub enum Command {
     /// List who can run agents, and check the clients of coding agents.
     #[command(after_help = agents::HELP)]
     Agents(Agents),
+    /// Answer one event of a coding agent's hooks, which is read from standard input.
+    Hook(Hook),
     /// Offer tools to MCP clients, and stand in front of other MCP servers.
     #[command(subcommand)]
     Mcp(Mcp),

@@ -133,6 +133,7 @@ fn run(cli: &Cli, output: &Output) -> CommandResult {
         Command::Demo(options) => commands::demo::run(options, output),
         Command::Call(command) => commands::call::run(&find()?, command, output),
         Command::Agents(options) => commands::agents::run(options, output),
+        Command::Hook(options) => Ok(commands::hook::run(cli.project.as_deref(), options)),
         Command::Mcp(command) => commands::mcp::run(&find()?, command, output),
         Command::Grant(command) => commands::grant::run(&find()?, command, output),
         Command::Trace(command) => commands::trace::run(&find()?, command, output),

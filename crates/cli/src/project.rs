@@ -7,9 +7,9 @@ use std::sync::{Arc, OnceLock};
 use windlass_connect::Connectors;
 use windlass_journal::Runs;
 use windlass_kernel::Code;
-use windlass_kernel::artifact::PROJECT_WORKSPACE;
+use windlass_kernel::artifact::{CLIENT_WORKSPACE, PROJECT_WORKSPACE};
 use windlass_policy::{PolicySet, Server};
-use windlass_runtime::{FileWorkspace, Gateway, PolicySupervisor, SystemClock};
+use windlass_runtime::{FileWorkspace, Gateway, NoConnector, PolicySupervisor, SystemClock};
 use windlass_store::{Store, StoreError};
 use windlass_store_sqlite::SqliteStore;
 use windlass_views::Files;
@@ -81,7 +81,12 @@ impl Project {
         }
         let here =
             std::env::current_dir().map_err(|error| Failure::of(Code::FileUnreadable, &error))?;
-        let mut folder = Some(here.as_path());
+        Self::nearest(&here)
+    }
+
+    /// Finds the project that a folder belongs to: the nearest in it or a parent folder, or the user's own.
+    pub fn nearest(here: &Path) -> Result<Self, Failure> {
+        let mut folder = Some(here);
         while let Some(root) = folder {
             if let Some(project) = Self::at(root) {
                 return Ok(project);
@@ -301,6 +306,25 @@ impl Project {
         user.apply()?;
         let connectors = Arc::new(user.connectors(self)?);
         self.gateway_of(&config, supervisor, connectors)
+    }
+
+    /// Builds the gateway of calls that coding agents make themselves. It starts nothing.
+    pub fn client_gateway(
+        &self,
+        files: &BTreeMap<String, Vec<u8>>,
+        supervisor: PolicySupervisor,
+    ) -> Result<Gateway, Failure> {
+        self.require_trust(files)?;
+        let config = Self::config(files)?;
+        Ok(Gateway::new(
+            Arc::new(self.store(&config)?),
+            Arc::new(supervisor),
+            Arc::new(NoConnector),
+            Arc::new(SystemClock),
+            config.gateway(),
+            CLIENT_WORKSPACE,
+        )
+        .with_people(Arc::new(AccountPeople::open()?)))
     }
 
     /// Builds the gateway over connectors. The caller has checked the trust.

@@ -115,7 +115,8 @@ impl Engine {
         let seen = self.read(trace_id).map_err(|error| (OnRestart::Hold, error))?;
         let on_restart = seen.plan().map_or(OnRestart::Hold, |plan| plan.on_restart);
         let fail = |error| (on_restart, error);
-        if matches!(seen.head.state, Some(State::Checkpoint | State::Terminal)) {
+        let is_session = seen.plan().is_some_and(Plan::is_session);
+        if is_session || matches!(seen.head.state, Some(State::Checkpoint | State::Terminal)) {
             return Ok(None);
         }
         if on_restart == OnRestart::Resume {

@@ -2,7 +2,7 @@
 
 use windlass_connect::received_signal;
 use windlass_journal::{Check, Reader};
-use windlass_kernel::run::plan::{Doer, OnRestart, Phase, Requirement, RunOutcome, Trigger};
+use windlass_kernel::run::plan::{Doer, OnRestart, Phase, Plan, Requirement, RunOutcome, Trigger};
 use windlass_kernel::run::{
     AttemptStage, Event, Hold, HoldRequest, PhaseState, PhaseStatus, RecordedNote, Resolution, Run,
 };
@@ -32,6 +32,10 @@ impl Engine {
         }
         refuse_ended(&seen)?;
         let plan = seen.plan().cloned();
+        if plan.as_ref().is_some_and(Plan::is_session) {
+            let message = format!("run `{run_id}` is a session: it goes on in its client");
+            return Err(EngineError::Requirement { code: Code::RequestInvalid, message });
+        }
         let own = seen.started.as_ref().is_some_and(|started| started.worktree.is_some());
         let _locks = match &plan {
             Some(plan) => self.lock_for(plan, own)?,

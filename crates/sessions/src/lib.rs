@@ -9,4 +9,4 @@ mod sessions;
 
 pub use error::SessionError;
 pub use guard::Guard;
-pub use sessions::{NewSession, SESSION_LOOP, SessionName, Sessions};
+pub use sessions::{NewSession, SessionName, Sessions};

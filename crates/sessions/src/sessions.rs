@@ -17,9 +17,6 @@ use windlass_store::{After, KeyAction, Store, StoreError};
 
 use crate::error::SessionError;
 
-/// The id of the loop whose runs are sessions.
-pub const SESSION_LOOP: &str = "session";
-
 /// The name of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionName<'a> {
@@ -39,7 +36,7 @@ impl SessionName<'_> {
 /// What a new session is recorded with.
 #[derive(Clone, Debug)]
 pub struct NewSession {
-    /// The plan of the loop [`SESSION_LOOP`].
+    /// The plan of the loop of sessions.
     pub plan: Plan,
     /// The digest of the loop file.
     pub loop_digest: Digest,

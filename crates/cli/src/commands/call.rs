@@ -1,12 +1,13 @@
 //! `windlass call`.
 
 use serde_json::Value;
-use windlass_kernel::artifact::{Decider, NamedFile};
+use windlass_journal::{Check, Reader};
+use windlass_kernel::artifact::{CLIENT_WORKSPACE, Decider, NamedFile};
 use windlass_kernel::run::RunName;
-use windlass_kernel::{Code, Machine, PlanId, RiskLevel, State};
+use windlass_kernel::{Call as KernelCall, Code, Machine, PlanId, RiskLevel, State, TraceId};
 use windlass_policy::RuleHit;
 use windlass_runtime::{
-    Answer, Attribution, CallReport, CallRequest, CallView, Clock as _, Gateway, HoldQuestion,
+    Answer, Attribution, CallReport, CallRequest, CallView, Clock as _, Gateway, GatewayError, HoldQuestion,
     SystemClock, Who,
 };
 
@@ -106,7 +107,7 @@ fn decide(
         Answer::Approve | Answer::DidNotRun => Access::Act,
         Answer::Deny | Answer::Ran | Answer::Failed => Access::Read,
     };
-    let gateway: Gateway = project.gateway(access)?;
+    let (gateway, run) = gateway_for(project, id, access)?;
     let files = match shown_digest(shown)? {
         Some(shown) => {
             let view = gateway.view(id)?;
@@ -120,16 +121,35 @@ fn decide(
         }
         None => Vec::new(),
     };
-    let who = Who::Person { name: &name, people: &people, run: None };
+    let who = Who::Person { name: &name, people: &people, run };
     let attribution =
         Attribution { who, reason: &decider.reason, edit: args.as_ref(), files: &files };
     let report = gateway.decide(id, answer, attribution)?;
     print(&report, output)?;
+    if report.state == State::Authorized {
+        output.note("the agent may make the same call once");
+    }
     // Denying as requested is a success of the command.
     Ok(match answer {
         Answer::Approve | Answer::DidNotRun | Answer::Ran => exit(&report),
         Answer::Deny | Answer::Failed => 0,
     })
+}
+
+/// The gateway that decides on a call, and the session that makes the call itself, if one does.
+fn gateway_for(
+    project: &Project,
+    id: TraceId,
+    access: Access,
+) -> Result<(Gateway, Option<TraceId>), Failure> {
+    let gateway = project.gateway(access)?;
+    let call = Reader::<KernelCall>::state_of(gateway.store(), id, Check::Verified)
+        .map_err(GatewayError::from)?;
+    let of_client = call.request.filter(|(request, _)| request.proposal.workspace == CLIENT_WORKSPACE);
+    let Some((request, _)) = of_client else { return Ok((gateway, None)) };
+    let files = project.files()?;
+    let supervisor = project.supervisor(&files)?;
+    Ok((project.client_gateway(&files, supervisor)?, request.run))
 }
 
 /// The exit code for a call's state.
@@ -138,7 +158,8 @@ pub fn exit(report: &CallReport) -> u8 {
         return exit_of(Code::CallOnHold);
     }
     match report.state {
-        State::Completed => 0,
+        // A call that an agent makes itself is approved, and nothing more.
+        State::Completed | State::Authorized => 0,
         State::Denied => report
             .refusal
             .as_ref()
@@ -149,7 +170,6 @@ pub fn exit(report: &CallReport) -> u8 {
             _ => 1,
         },
         State::Pending
-        | State::Authorized
         | State::Executing
         | State::Init
         | State::Running

@@ -13,6 +13,7 @@ pub mod demo;
 pub mod doctor;
 pub mod export;
 pub mod grant;
+pub mod hook;
 pub mod import;
 pub mod init;
 pub mod keys;

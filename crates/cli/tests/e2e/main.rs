@@ -21,6 +21,7 @@ mod file_tools;
 mod grants;
 mod harness;
 mod help;
+mod hooks;
 mod init;
 mod input_files;
 mod machines;

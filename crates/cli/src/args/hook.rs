@@ -1,0 +1,37 @@
+//! Arguments of `hook`.
+
+use clap::{Args, ValueEnum};
+use windlass_hooks::Client;
+
+/// Options of `hook`.
+#[derive(Debug, Args)]
+pub struct Hook {
+    /// The client that sends the event; without it the event must show whose it is.
+    #[arg(long, value_name = "CLIENT")]
+    pub client: Option<HookClient>,
+}
+
+/// A client with hooks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum HookClient {
+    /// Claude Code.
+    Claude,
+    /// Codex.
+    Codex,
+    /// Gemini CLI.
+    Gemini,
+    /// OpenCode, through its plugin.
+    Opencode,
+}
+
+impl HookClient {
+    /// The client.
+    pub const fn client(self) -> Client {
+        match self {
+            Self::Claude => Client::Claude,
+            Self::Codex => Client::Codex,
+            Self::Gemini => Client::Gemini,
+            Self::Opencode => Client::OpenCode,
+        }
+    }
+}
