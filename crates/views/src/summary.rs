@@ -30,6 +30,8 @@ pub struct RunSummary {
     pub hold: Option<Hold>,
     /// The running phase, or the last one.
     pub phase: Option<String>,
+    /// The client, if the run is a session of one.
+    pub client: Option<String>,
 }
 
 /// The fields of a run's first event that the summary needs.
@@ -41,6 +43,7 @@ struct FirstEvent {
 #[derive(Deserialize)]
 struct StartedFields {
     kind: String,
+    options: Value,
     plan: PlanName,
     run_id: String,
     task: Value,
@@ -74,8 +77,15 @@ impl RunSummary {
             ended: run.ended.clone(),
             hold: run.hold.clone().filter(|_| run.ended.is_none()),
             phase: running.map(|(phase, _)| phase.id.clone()),
+            client: started.and_then(|started| client(&started.options)),
         }
     }
+}
+
+/// The client of a session, which its options name.
+fn client(options: &Value) -> Option<String> {
+    let session = options.get("session")?.as_str();
+    session.and(options.get("client")?.as_str()).map(str::to_owned)
 }
 
 impl RunSummary {
@@ -110,6 +120,7 @@ impl RunSummary {
             ended: last_state.ended,
             hold: last_state.hold,
             phase: last_state.phase,
+            client: client(&event.options),
         }))
     }
 }

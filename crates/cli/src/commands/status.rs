@@ -114,6 +114,7 @@ fn state_label(run: &RunSummary, live: bool) -> (String, Style) {
             Resolution::Rejected => ("rejected".to_owned(), Style::Warn),
         },
         (None, None) if live => ("running".to_owned(), Style::Good),
+        (None, None) if run.client.is_some() => ("open".to_owned(), Style::Good),
         (None, None) => ("interrupted".to_owned(), Style::Warn),
     }
 }

@@ -142,6 +142,7 @@ fn a_session_is_a_run_with_its_prompts_and_its_end() {
     send(&place, "UserPromptSubmit", &json!({ "prompt": "tidy up" })).exit(0);
     let runs = place.run(&["status", "--json"]).exit(0).json();
     assert_eq!(runs.as_array().unwrap().len(), 1, "{runs}");
+    place.run(&["status"]).exit(0).says("open").says("a session of claude");
     let id = text_of(&runs[0], "trace_id");
     place.run(&["trace", "log", &id, "--artifacts"]).exit(0).says("tidy up");
     send(&place, "SessionEnd", &json!({ "reason": "logout" })).exit(0);
