@@ -11,21 +11,21 @@ mod event_error;
 mod event_kind;
 mod fields;
 mod glob;
+mod install;
 mod mcp;
 mod patch;
 mod paths;
 mod recognise;
 mod strict_json;
 mod tools;
-mod install;
 
 pub use answer::{Answer, HookOutput, REASON_BYTES_MAX, refuse_unreadable, render};
 pub use client::Client;
 pub use event::{EVENT_BYTES_MAX, EventKind, HookEvent, Subagent, ToolUse};
 pub use event_error::EventError;
-pub use tools::{MappedCall, Mapping, ToolTable, with_command};
 pub use install::{
     Binary, Content, FILE_BYTES_MAX, HookFile, HookTrust, InstallError, InstallState, PluginFile,
     Position, Removal, Root, Scope, SettingsClient, claude_plugin, diff, install, plan, state,
     trust_file, uninstall,
 };
+pub use tools::{MappedCall, Mapping, ToolTable, with_command};

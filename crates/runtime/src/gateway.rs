@@ -210,7 +210,11 @@ impl Gateway {
     }
 
     /// Records a refused call. Its request is never dispatched, so it is recorded without secrets.
-    pub(crate) fn deny(&self, mut request: ActionRequest, ruling: Ruling) -> Result<CallReport, GatewayError> {
+    pub(crate) fn deny(
+        &self,
+        mut request: ActionRequest,
+        ruling: Ruling,
+    ) -> Result<CallReport, GatewayError> {
         request::redact(&mut request, |value| self.supervisor.redact(value));
         let mut recorder = self.open(request)?;
         let Ruling { code, reason, rules, .. } = ruling;

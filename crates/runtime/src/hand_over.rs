@@ -263,8 +263,12 @@ impl Gateway {
         state: State,
         digest: Digest,
     ) -> Result<Vec<TraceId>, GatewayError> {
-        let filter =
-            TraceFilter { open_only: true, state: Some(state), before: None, limit: OPEN_CALLS_MAX };
+        let filter = TraceFilter {
+            open_only: true,
+            state: Some(state),
+            before: None,
+            limit: OPEN_CALLS_MAX,
+        };
         let mut found = Vec::new();
         for trace in self.store.list_traces(&filter)? {
             if trace.plan_id != plan_id {

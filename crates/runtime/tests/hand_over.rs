@@ -77,14 +77,14 @@ fn a_call_is_on_record_before_the_client_makes_it_and_settled_by_its_report() {
     assert_eq!(states(given.trace_id), Some(State::Executing));
     let found = client.gateway.handed_over(client.request("add", Some("t1"), 1)).unwrap();
     assert_eq!(found, Some(given.trace_id));
-    let done = client.gateway.settle_report(given.trace_id, report(json!({"ok": 1}), None)).unwrap();
+    let done =
+        client.gateway.settle_report(given.trace_id, report(json!({"ok": 1}), None)).unwrap();
     assert_eq!(done.state, State::Completed);
     let effect = client.effect(given.trace_id);
     assert_eq!(effect.settled_by, SettledBy::Report { client: "claude".to_owned() });
     assert_eq!((effect.result, effect.duration_ms), (json!({"ok": 1}), 12));
     // A second report changes nothing.
-    let again =
-        client.gateway.settle_report(given.trace_id, report(json!(2), Some("no"))).unwrap();
+    let again = client.gateway.settle_report(given.trace_id, report(json!(2), Some("no"))).unwrap();
     assert_eq!(again.state, State::Completed);
     assert_eq!(client.world.tools.lock().dispatches, []);
 }

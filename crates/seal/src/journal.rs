@@ -148,7 +148,9 @@ fn references(artifact_type: ArtifactType, body: &[u8]) -> Result<Vec<CallRefere
                 | SettledBy::Compensation { entry_digest, trace_id } => {
                     vec![CallReference { trace_id, entry_digest: Some(entry_digest), state: None }]
                 }
-                SettledBy::Answer | SettledBy::Report { .. } | SettledBy::Person { .. } => Vec::new(),
+                SettledBy::Answer | SettledBy::Report { .. } | SettledBy::Person { .. } => {
+                    Vec::new()
+                }
             })
         }
         ArtifactType::SupervisorDecision => {

@@ -64,20 +64,15 @@ impl Guard<'_> {
             EventKind::SessionStarted { source } => {
                 self.note(event, run, &json!({ "source": source }))
             }
-            EventKind::SubagentStarted
-            | EventKind::SubagentStopped
-            | EventKind::Stopped { .. } => self.note(event, run, &json!({})),
+            EventKind::SubagentStarted | EventKind::SubagentStopped | EventKind::Stopped { .. } => {
+                self.note(event, run, &json!({}))
+            }
             // The client's own prompt is about to appear; what it asks about was judged before.
             EventKind::PermissionRequested(_) | EventKind::Other { .. } => Ok(Answer::Proceed),
         }
     }
 
-    fn note(
-        &self,
-        event: &HookEvent,
-        run: TraceId,
-        more: &Value,
-    ) -> Result<Answer, SessionError> {
+    fn note(&self, event: &HookEvent, run: TraceId, more: &Value) -> Result<Answer, SessionError> {
         let subagent = event.subagent.as_ref().map(|one| json!({ "id": one.id, "kind": one.kind }));
         let body = json!({ "event": event.name, "subagent": subagent, "details": more });
         self.sessions.note(run, body)?;
@@ -210,7 +205,10 @@ enum Mapped {
     Calls(Vec<MappedCall>),
     /// Nothing outside the client.
     Nothing,
-    Refused { code: Code, reason: String },
+    Refused {
+        code: Code,
+        reason: String,
+    },
 }
 
 /// The key of one call of a use of a tool: the client's own id of it.

@@ -7,8 +7,8 @@ use windlass_kernel::run::RunName;
 use windlass_kernel::{Call as KernelCall, Code, Machine, PlanId, RiskLevel, State, TraceId};
 use windlass_policy::RuleHit;
 use windlass_runtime::{
-    Answer, Attribution, CallReport, CallRequest, CallView, Clock as _, Gateway, GatewayError, HoldQuestion,
-    SystemClock, Who,
+    Answer, Attribution, CallReport, CallRequest, CallView, Clock as _, Gateway, GatewayError,
+    HoldQuestion, SystemClock, Who,
 };
 
 use crate::args::{Approve, Call, CallRun, Decide};
@@ -145,7 +145,8 @@ fn gateway_for(
     let gateway = project.gateway(access)?;
     let call = Reader::<KernelCall>::state_of(gateway.store(), id, Check::Verified)
         .map_err(GatewayError::from)?;
-    let of_client = call.request.filter(|(request, _)| request.proposal.workspace == CLIENT_WORKSPACE);
+    let of_client =
+        call.request.filter(|(request, _)| request.proposal.workspace == CLIENT_WORKSPACE);
     let Some((request, _)) = of_client else { return Ok((gateway, None)) };
     let files = project.files()?;
     let supervisor = project.supervisor(&files)?;

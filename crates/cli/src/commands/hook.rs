@@ -8,9 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use windlass_hooks::{
-    Client, EVENT_BYTES_MAX, HookEvent, HookOutput, refuse_unreadable, render,
-};
+use windlass_hooks::{Client, EVENT_BYTES_MAX, HookEvent, HookOutput, refuse_unreadable, render};
 use windlass_kernel::Code;
 use windlass_kernel::run::plan::SESSION_BUILTIN;
 use windlass_loops::{KnownNames, LoopFile};
@@ -51,8 +49,10 @@ pub fn run(named: Option<&Path>, options: &Hook) -> u8 {
         },
     };
     // Without an answer of ours the deadline gives one and ends the process.
-    give(&output).unwrap_or_else(|| loop {
-        std::thread::sleep(DEADLINE);
+    give(&output).unwrap_or_else(|| {
+        loop {
+            std::thread::sleep(DEADLINE);
+        }
     })
 }
 
@@ -89,8 +89,7 @@ fn answer(named: Option<&Path>, client: Option<Client>) -> Result<HookOutput, Fa
     let policy_hash = set.hash();
     let store = Arc::new(project.store(&Project::config(&files)?)?);
     let gateway = project.client_gateway(&files, supervisor)?;
-    let sessions =
-        Sessions::new(store, Arc::new(SystemClock), project.state()?.join(FOLDER));
+    let sessions = Sessions::new(store, Arc::new(SystemClock), project.state()?.join(FOLDER));
     let root = project
         .root
         .canonicalize()

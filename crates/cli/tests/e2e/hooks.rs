@@ -26,11 +26,7 @@ fn send(place: &Place, name: &str, more: &Value) -> Outcome {
 
 /// Asks to use a tool.
 fn before(place: &Place, id: &str, tool: &str, input: &Value) -> Outcome {
-    send(
-        place,
-        "PreToolUse",
-        &json!({ "tool_name": tool, "tool_input": input, "tool_use_id": id }),
-    )
+    send(place, "PreToolUse", &json!({ "tool_name": tool, "tool_input": input, "tool_use_id": id }))
 }
 
 /// Reports that a tool was used.
