@@ -29,6 +29,9 @@ const MESSAGE_CHARS_MAX: usize = 1000;
 /// The most open calls of a client that are looked through.
 const OPEN_CALLS_MAX: usize = 10_000;
 
+/// How keys of our own begin. Those of clients begin with their names.
+const OWN_KEY: &str = "call/";
+
 /// The connector of a gateway whose calls are made by a client.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoConnector;
@@ -81,6 +84,7 @@ impl Gateway {
             let reason = "its gateway makes calls itself".to_owned();
             return Err(GatewayError::Recovery { trace_id, reason });
         }
+        request.idempotency_key.get_or_insert_with(|| own_key(trace_id));
         let ruling = self.supervisor.judge(&request);
         if ruling.verdict == Verdict::Deny {
             return self.deny(request, ruling);
@@ -140,15 +144,15 @@ impl Gateway {
         }
     }
 
-    /// Lets a call through that a person has approved or granted, or asks about it. Such calls have no key, because the
-    /// client names the same call otherwise when it asks again.
+    /// Lets a call through that a person has approved or granted, or asks about it. Such calls have keys of our own,
+    /// because the client names the same call otherwise when it asks again.
     fn ask_for_client(
         &self,
         mut request: ActionRequest,
         ruling: Ruling,
         preparation: &Preparation,
     ) -> Result<CallReport, GatewayError> {
-        request.idempotency_key = None;
+        request.idempotency_key = Some(own_key(request.trace_id));
         request.files = self.supervisor.examine(&request).files;
         let digest = digest_of(&request.proposal, request.trace_id)?;
         let approved = self.open_calls_of(request.plan_id, State::Authorized, digest)?;
@@ -256,7 +260,7 @@ impl Gateway {
         self.settle(recorder, settlement, Vec::new())
     }
 
-    /// The open calls of a plan in a state with these arguments, oldest first.
+    /// The open calls of a plan in a state with these arguments and a key of our own, oldest first.
     fn open_calls_of(
         &self,
         plan_id: PlanId,
@@ -277,14 +281,19 @@ impl Gateway {
             let call =
                 Reader::<Call>::state_of(&*self.store, trace.head.trace_id, Check::Verified)?;
             let is_same = call.proposal_digest() == Some(digest);
-            if is_same && call.request.is_some_and(|(request, _)| request.idempotency_key.is_none())
-            {
+            let key = call.request.and_then(|(request, _)| request.idempotency_key);
+            if is_same && key.is_some_and(|key| key.starts_with(OWN_KEY)) {
                 found.push(trace.head.trace_id);
             }
         }
         found.reverse();
         Ok(found)
     }
+}
+
+/// The key of a call for which the client has no id that lasts.
+fn own_key(trace_id: TraceId) -> String {
+    format!("{OWN_KEY}{trace_id}")
 }
 
 /// The message of a client in one line.

@@ -10,12 +10,15 @@ use serde_json::{Value, json};
 use windlass_hooks::Client;
 use windlass_journal::{JournalError, Recorder};
 use windlass_kernel::run::plan::{Plan, RunOutcome};
-use windlass_kernel::run::{Event, NoteKind, Run, RunEvent, RunName, Started};
+use windlass_kernel::run::{Event, NoteKind, PhaseResult, Run, RunEvent, RunName, Started};
 use windlass_kernel::{ArtifactId, Digest, PlanId, State, TraceId};
 use windlass_runtime::Clock;
 use windlass_store::{After, KeyAction, Store, StoreError};
 
 use crate::error::SessionError;
+
+/// The one phase of a session.
+const PHASE: &str = "session";
 
 /// The name of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,6 +146,8 @@ impl Sessions {
             Recorder::begin(&self.store, trace_id, PlanId(trace_id.0), Vec::new());
         self.add(&mut recorder, Event::Started(Box::new(started)))?;
         self.add(&mut recorder, Event::Begun {})?;
+        let phase = PHASE.to_owned();
+        self.add(&mut recorder, Event::PhaseStarted { phase, attempt: 1 })?;
         recorder.commit(KeyAction::None, After::Release)?;
         Ok(())
     }
@@ -169,6 +174,9 @@ impl Sessions {
         if recorder.state().ended.is_some() {
             return Ok(());
         }
+        let done = PhaseResult { answer: json!({}), ..PhaseResult::default() };
+        let (phase, done) = (PHASE.to_owned(), Box::new(done));
+        self.add(&mut recorder, Event::PhaseDone { phase, attempt: 1, done })?;
         let ended = Event::Ended {
             outcome: RunOutcome::Pass,
             reason: "session_ended".to_owned(),

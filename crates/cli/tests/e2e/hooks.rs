@@ -52,7 +52,7 @@ fn refused(outcome: &Outcome) -> String {
 fn calls(place: &Place) -> Vec<(String, String)> {
     let all = place.run(&["call", "list", "--json"]).exit(0).json();
     let all = all.as_array().unwrap().iter().rev();
-    all.map(|call| (text_of(call, "trace_id"), text_of(call, "state"))).collect()
+    all.map(|call| (text_of(call, "trace_id"), text_of(call, "current_state"))).collect()
 }
 
 #[test]
@@ -205,7 +205,7 @@ fn fifty_hooks_of_one_session_at_once_lose_nothing() {
     let all = place.run(&["call", "list", "--json", "--limit", "100"]).exit(0).json();
     let all = all.as_array().unwrap();
     assert_eq!(all.len(), 50);
-    assert!(all.iter().all(|call| call["state"] == "COMPLETED"), "{all:?}");
+    assert!(all.iter().all(|call| call["current_state"] == "COMPLETED"), "{all:?}");
     let runs = place.run(&["status", "--json"]).exit(0).json();
     assert_eq!(runs.as_array().unwrap().len(), 1, "{runs}");
     place.run(&["verify"]).exit(0);
