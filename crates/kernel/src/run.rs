@@ -23,6 +23,7 @@ mod pinned;
 pub mod plan;
 mod plan_check;
 mod rollback;
+mod session;
 mod setup;
 mod state;
 mod verdict;
@@ -46,6 +47,7 @@ pub use payload::{
     Started, UnsignedVote, Usage, Vote, VoteDecision, WaitsFor,
 };
 pub use pinned::{NamedAs, NamedPath, PINNED_MAX, named_paths, pinned_path_error};
+pub use session::SESSION_BUILTIN;
 pub use setup::{CopiedFile, PortRange, Setup, SetupState, SetupStep};
 pub use state::{
     AttemptStage, Commit, Ended, Hold, JudgedBy, PendingVerdict, PhaseState, PhaseStatus,

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use windlass_hooks::{Client, EVENT_BYTES_MAX, HookEvent, HookOutput, refuse_unreadable, render};
 use windlass_kernel::Code;
-use windlass_kernel::run::plan::SESSION_BUILTIN;
+use windlass_kernel::run::SESSION_BUILTIN;
 use windlass_loops::{KnownNames, LoopFile};
 use windlass_runtime::SystemClock;
 use windlass_sessions::{Guard, NewSession, Sessions};

@@ -7,12 +7,12 @@ use crate::installed;
 fn hooks() -> Vec<HookTrust> {
     let hook = |key: &str, hash: &str| HookTrust { key: key.to_owned(), hash: hash.to_owned() };
     vec![
-        hook("/home/u/.codex/hooks.json:pre_tool_use:0:0", "sha256:aa"),
+        hook("/users/u/.codex/hooks.json:pre_tool_use:0:0", "sha256:aa"),
         hook("/a \"b\"\\c:stop:1:0", "sha256:bb"),
     ]
 }
 
-const ADDED: &str = "[hooks.state.\"/home/u/.codex/hooks.json:pre_tool_use:0:0\"]\ntrusted_hash = \"sha256:aa\"\n\n[hooks.state.\"/a \\\"b\\\"\\\\c:stop:1:0\"]\ntrusted_hash = \"sha256:bb\"\n";
+const ADDED: &str = "[hooks.state.\"/users/u/.codex/hooks.json:pre_tool_use:0:0\"]\ntrusted_hash = \"sha256:aa\"\n\n[hooks.state.\"/a \\\"b\\\"\\\\c:stop:1:0\"]\ntrusted_hash = \"sha256:bb\"\n";
 
 fn left(now: &str, before: Option<&str>) -> Option<String> {
     let content = trust_file(hooks()).content;
@@ -64,7 +64,7 @@ fn an_older_hash_is_replaced_and_a_table_is_filled() {
     let half = left(&filled, Some("")).unwrap();
     assert_eq!(
         half,
-        "[hooks.state.\"/home/u/.codex/hooks.json:pre_tool_use:0:0\"]\nenabled = true\n"
+        "[hooks.state.\"/users/u/.codex/hooks.json:pre_tool_use:0:0\"]\nenabled = true\n"
     );
 }
 
@@ -78,7 +78,7 @@ fn a_hook_of_others_that_has_the_key_now_stays_trusted() {
 #[test]
 fn what_cannot_be_edited_is_refused() {
     let content = trust_file(hooks()).content;
-    let key = "\"/home/u/.codex/hooks.json:pre_tool_use:0:0\"";
+    let key = "\"/users/u/.codex/hooks.json:pre_tool_use:0:0\"";
     for (before, message) in [
         ("a = \n".to_owned(), "line 1, column "),
         ("a = 1\na = 2\n".to_owned(), "line 2, column 1: not TOML: duplicate key"),
