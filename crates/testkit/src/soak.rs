@@ -22,7 +22,6 @@ pub fn seed(fixed: u64) -> u64 {
 
 /// Returns the points at which a sweep breaks something off: all of them in a soak, one of every `of` in a check,
 /// and others in the next check.
-#[must_use]
 pub fn points(of: u32) -> impl Iterator<Item = u32> {
     let (first, step) = match given() {
         Some(_) => (0, 1),
