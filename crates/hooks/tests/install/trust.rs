@@ -83,7 +83,7 @@ fn what_cannot_be_edited_is_refused() {
         ("a = \n".to_owned(), "line 1, column "),
         ("a = 1\na = 2\n".to_owned(), "line 2, column 1: not TOML: duplicate key"),
         ("[features]\nhooks = false\n".to_owned(), "line 2, column 9: `features.hooks` is false"),
-        (format!("[hooks.state.{key}]\nenabled = false\n"), "line 2, column 11: the hook `/home"),
+        (format!("[hooks.state.{key}]\nenabled = false\n"), "line 2, column 11: the hook `/users"),
         ("hooks = 1\n".to_owned(), "line 1, column 9: `hooks` is not a table with a header"),
         ("hooks = {}\n".to_owned(), "line 1, column 9: `hooks` is not a table with a header"),
         ("hooks.x = 1\n".to_owned(), "`hooks` is not a table with a header"),
