@@ -244,6 +244,11 @@ impl Gateway {
             return Err(GatewayError::missing(trace_id, "request"));
         };
         self.require_workspace(trace_id, request)?;
+        if self.hands_over() && attribution.edit.is_some() {
+            // The agent would make the call as it asked for it, not as the person changed it.
+            let question = "the agent makes it, so its arguments cannot be changed; deny it and say what to do";
+            return Err(GatewayError::WrongAnswer { trace_id, question });
+        }
         let edit = match attribution.edit {
             Some(args) => Some(
                 Edit::of(&request.proposal, args.clone())

@@ -143,6 +143,19 @@ fn what_is_asked_about_is_let_through_once_after_approval() {
 }
 
 #[test]
+fn a_person_cannot_approve_other_arguments_than_the_agent_uses() {
+    let client = Client::new();
+    let asked = client.gateway.hand_over(client.request("ask", Some("t1"), 1)).unwrap();
+    let args = json!({ "value": 7 });
+    let who = Who::Person { name: "Ada", people: &Everybody, run: Some(client.session) };
+    let ada = Attribution { who, edit: Some(&args), ..by("Ada", "only seven") };
+    let error = client.gateway.decide(asked.trace_id, Answer::Approve, ada).unwrap_err();
+    assert!(matches!(error, GatewayError::WrongAnswer { .. }), "{error:?}");
+    let again = client.gateway.hand_over(client.request("ask", Some("t2"), 1)).unwrap();
+    assert_eq!((again.trace_id, again.state), (asked.trace_id, State::Pending));
+}
+
+#[test]
 fn another_session_does_not_use_an_approval() {
     let client = Client::new();
     let asked = client.gateway.hand_over(client.request("ask", Some("t1"), 1)).unwrap();
