@@ -10,12 +10,12 @@ use windlass_kernel::artifact::{
 };
 use windlass_kernel::{Call, Code, Digest, Outcome, PlanId, State, TraceId, canon};
 use windlass_policy::Verdict;
-use windlass_store::{After, AppendError, KeyAction, Slot, TraceFilter};
+use windlass_store::{After, AppendError, KeyAction, TraceFilter};
 
 use crate::decide::first_difference;
 use crate::dispatch::Settlement;
 use crate::error::GatewayError;
-use crate::gateway::{CallRecorder, Gateway};
+use crate::gateway::{CallRecorder, Gateway, slot_of};
 use crate::report::{CallReport, HoldQuestion};
 use crate::request::{self, CallRequest};
 use crate::supervisor::{Preparation, Ruling};
@@ -210,15 +210,10 @@ impl Gateway {
     /// [`GatewayError`] if the store fails or the arguments have no canonical form.
     pub fn handed_over(&self, request: CallRequest) -> Result<Option<TraceId>, GatewayError> {
         let mut request = request.compose(&*self.clock, &self.workspace)?;
-        if let Some(key) = request.idempotency_key.clone() {
-            let slot = Slot {
-                server_id: request.proposal.tool_server.clone(),
-                tool_name: request.proposal.tool_name.clone(),
-                idempotency_key: key,
-            };
-            if let Some(record) = self.store.load_idempotency(&slot)? {
-                return Ok(Some(record.trace_id));
-            }
+        if let Some(key) = request.idempotency_key.clone()
+            && let Some(record) = self.store.load_idempotency(&slot_of(&request, key))?
+        {
+            return Ok(Some(record.trace_id));
         }
         request::redact(&mut request, |value| self.supervisor.redact(value));
         let digest = digest_of(&request.proposal, request.trace_id)?;
