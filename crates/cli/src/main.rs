@@ -21,6 +21,7 @@ mod project;
 mod readiness;
 mod sandbox;
 mod secrets;
+mod session_surroundings;
 mod setup;
 mod state;
 mod telemetry;
@@ -134,6 +135,10 @@ fn run(cli: &Cli, output: &Output) -> CommandResult {
         Command::Call(command) => commands::call::run(&find()?, command, output),
         Command::Agents(options) => commands::agents::run(options, output),
         Command::Hook(options) => Ok(commands::hook::run(cli.project.as_deref(), options)),
+        Command::Session(command) => {
+            commands::session::run(cli.project.as_deref(), command, output)
+        }
+        Command::Cell(options) => commands::cell::run(find()?, options),
         Command::Mcp(command) => commands::mcp::run(&find()?, command, output),
         Command::Grant(command) => commands::grant::run(&find()?, command, output),
         Command::Trace(command) => commands::trace::run(&find()?, command, output),
