@@ -124,7 +124,13 @@ impl Guard<'_> {
             EventKind::Prompted { text } => self.prompted(event, &session, text),
             EventKind::SessionEnded { reason } => {
                 self.reconcile(event, &session)?;
-                session.end(reason.as_deref().unwrap_or_default())?;
+                let reason = reason.as_deref().unwrap_or_default();
+                if self.gateway.has_waiting_calls(PlanId(session.run.0))? {
+                    // It can be resumed when the person has decided.
+                    note(event, &session, json!({ "reason": reason, "waits": true }))?;
+                } else {
+                    session.end(reason)?;
+                }
                 Ok(Answer::Proceed)
             }
             EventKind::SettingsChanged { source, file } => {
@@ -359,7 +365,8 @@ impl Guard<'_> {
     ) -> Option<Value> {
         let binary = self.cell?;
         let session = RunName::of(run).to_string();
-        let (project, workspace) = (self.project, self.root);
+        let project = self.project;
+        let workspace = Some(self.root).filter(|root| *root != project);
         let line = CellLine { binary, project, workspace, session: &session }.wrap(line);
         ToolTable::shipped().with_command(event.client, tool_use, &line)
     }

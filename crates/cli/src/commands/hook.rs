@@ -145,7 +145,7 @@ fn own_path() -> Result<String, Failure> {
 fn on_hold(event: &HookEvent) -> HoldAnswer {
     let asks = matches!(
         event.permission_mode.as_deref(),
-        None | Some("default" | "acceptEdits" | "plan" | "bypassPermissions")
+        None | Some("default" | "acceptEdits" | "auto" | "plan" | "bypassPermissions")
     );
     let entry = std::env::var("CLAUDE_CODE_ENTRYPOINT").ok();
     match (event.client, entry.as_deref()) {

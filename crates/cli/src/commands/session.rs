@@ -383,7 +383,11 @@ fn text_of(note: &SessionNote) -> String {
             format!("the policy changed from {from} to {to}")
         }
         SessionNote::Rewound { number, by, reason, .. } => {
-            format!("{by} brought the files back to prompt {number}: {}", shortened(reason))
+            let place = match number {
+                0 => "how they were before the rewind".to_owned(),
+                number => format!("prompt {number}"),
+            };
+            format!("{by} brought the files back to {place}: {}", shortened(reason))
         }
     }
 }
