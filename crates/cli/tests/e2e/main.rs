@@ -41,6 +41,7 @@ mod scenarios;
 mod seal_scenarios;
 mod secrets;
 mod server_sandbox;
+mod sessions;
 mod snapshot;
 mod state;
 mod tamper;
