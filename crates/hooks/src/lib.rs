@@ -19,6 +19,7 @@ mod paths;
 mod recognise;
 mod strict_json;
 mod tools;
+mod transcript;
 
 pub use answer::{Answer, HookOutput, REASON_BYTES_MAX, refuse_unreadable, render};
 pub use cell_line::{CellLine, unwrap_cell_line};
@@ -31,3 +32,7 @@ pub use install::{
     trust_file, uninstall,
 };
 pub use tools::{MappedCall, Mapping, ToolTable, with_command};
+pub use transcript::{
+    ProjectSign, TRANSCRIPT_BYTES_MAX, Transcript, TranscriptPlace, TranscriptUse, UseOutcome,
+    read_transcript, transcript_places,
+};
