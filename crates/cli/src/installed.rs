@@ -73,9 +73,14 @@ impl Installation {
         }
     }
 
-    /// The file of this path.
-    pub fn file(&self, path: &Path) -> Option<&InstalledFile> {
-        self.files.iter().find(|file| file.path == path)
+    /// The file that has the hooks.
+    pub fn hooks(&self) -> Option<&InstalledFile> {
+        self.files.iter().find(|file| file.trust.is_none())
+    }
+
+    /// The file in which Codex is told to trust them.
+    pub fn trust(&self) -> Option<&InstalledFile> {
+        self.files.iter().find(|file| file.trust.is_some())
     }
 }
 

@@ -8,7 +8,7 @@ mod trusting;
 use std::path::{Path, PathBuf};
 
 use windlass_hooks::{
-    Client, Content, InstallError, Removal, Trust, install as installed_bytes,
+    Client, Content, InstallError, Removal, Scope, Trust, install as installed_bytes,
     uninstall as removal_of,
 };
 use windlass_kernel::Code;
@@ -113,7 +113,8 @@ fn add(
 ) -> Result<Change, Failure> {
     let after = installed_bytes(content, file.bytes.as_deref());
     let after = after.map_err(|error| refused(&file.path, record.client, &error))?;
-    let before = original(old, &file)?;
+    let part = if trust.is_some() { Installation::trust } else { Installation::hooks };
+    let before = original(old, part, &file)?;
     record.files.push(InstalledFile {
         path: file.path.clone(),
         before: before.map(|bytes| text_of(&bytes)).transpose()?,
@@ -240,18 +241,19 @@ fn forget(place: &Place, old: Option<&Installation>) -> Result<(), Failure> {
     installed::remove(&place.state, place.client, place.scope)
 }
 
-/// Fails if the hooks were installed into another file, such as that of another user's folder of the client.
+/// Fails if the hooks were installed into another file, because a variable names another folder of the client now.
 fn require_same_place(
     place: &Place,
     old: Option<&Installation>,
     path: &Path,
 ) -> Result<(), Failure> {
-    let Some(old) = old.filter(|old| old.file(path).is_none()) else { return Ok(()) };
-    let elsewhere = old.files.first().map(|file| file.path.display().to_string());
+    // A project may have been moved, and its file with it.
+    let old = old.filter(|_| place.scope == Scope::User).and_then(Installation::hooks);
+    let Some(old) = old.filter(|old| old.path != path) else { return Ok(()) };
     let message = format!(
         "the hooks of {} are installed in `{}`, not in `{}`",
         place.client.as_str(),
-        elsewhere.unwrap_or_default(),
+        old.path.display(),
         path.display()
     );
     let (client, scope) = (place.client.as_str(), place.scope.as_str());
@@ -260,10 +262,13 @@ fn require_same_place(
 }
 
 /// What a file is without our hooks, to be given back when they are taken out.
-fn original(old: Option<&Installation>, file: &ClientFile) -> Result<Option<Vec<u8>>, Failure> {
-    let Some((old, recorded)) = old.and_then(|old| Some((old, old.file(&file.path)?))) else {
-        return Ok(file.bytes.clone());
-    };
+fn original(
+    old: Option<&Installation>,
+    part: fn(&Installation) -> Option<&InstalledFile>,
+    file: &ClientFile,
+) -> Result<Option<Vec<u8>>, Failure> {
+    let recorded = old.and_then(|old| Some((old, part(old)?)));
+    let Some((old, recorded)) = recorded else { return Ok(file.bytes.clone()) };
     if file.bytes.as_deref() == Some(recorded.installed.as_bytes()) {
         return Ok(recorded.before.clone().map(String::into_bytes));
     }
@@ -295,9 +300,9 @@ fn left(removal: Removal, now: &[u8]) -> Option<Vec<u8>> {
 }
 
 fn removal(place: &Place, old: &Installation, recorded: &InstalledFile) -> Result<Change, Failure> {
-    let file = match recorded.trust {
-        Some(_) => ClientFile::read(&recorded.path, None)?,
-        None => place.read(&recorded.path)?,
+    let file = match (&recorded.trust, place.scope) {
+        (None, Scope::Project) => place.read(&place.hook_file()?.0)?,
+        (Some(_), _) | (None, Scope::User) => ClientFile::read(&recorded.path, None)?,
     };
     let after = without_ours(old, recorded, &file)?;
     Ok(Change::new(file, after))

@@ -86,7 +86,7 @@ fn checked(state: &Path, client: Client, scope: Scope, project: Option<&Path>) -
         Ok(None) => None,
         Ok(Some(record)) => {
             let reason = reason_of(&record).or_else(|| disabled_elsewhere(&record, project?));
-            let path = record.files.first().map(|file| file.path.clone());
+            let path = record.hooks().map(|file| file.path.clone());
             Some(Checked { client, scope, path, problem: reason.and_then(problem) })
         }
         Err(failure) => {
@@ -103,8 +103,7 @@ fn reason_of(record: &Installation) -> Option<String> {
     if let Some(reason) = record.files.iter().find_map(|file| reason_of_file(record, file)) {
         return Some(reason);
     }
-    let trusted = record.files.iter().any(|file| file.trust.is_some());
-    (record.client == Client::Codex && !trusted)
+    (record.client == Client::Codex && record.trust().is_none())
         .then(|| "Codex does not trust them, and skips them without a word".to_owned())
 }
 

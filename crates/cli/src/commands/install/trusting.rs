@@ -87,7 +87,7 @@ impl<'a> Trusting<'a> {
         old: Option<&Installation>,
         hooks: &Change,
     ) -> Result<(), Failure> {
-        let trusted = old.and_then(|old| old.files.iter().find(|file| file.trust.is_some()));
+        let trusted = old.and_then(Installation::trust);
         let (Err(why), Some(trusted)) = (&self.codex, trusted) else { return Ok(()) };
         if !hooks.is_none() {
             let message = format!("Codex would skip the new hooks, and cannot be asked: {why}");
