@@ -5,11 +5,13 @@ mod agents;
 mod args;
 mod atomic;
 mod client_check;
+mod client_file;
 mod commands;
 mod config;
 mod exit_code;
 mod failure;
 mod input;
+mod installed;
 mod journal_copy;
 mod logging;
 mod mcp;
@@ -134,6 +136,12 @@ fn run(cli: &Cli, output: &Output) -> CommandResult {
         Command::Demo(options) => commands::demo::run(options, output),
         Command::Call(command) => commands::call::run(&find()?, command, output),
         Command::Agents(options) => commands::agents::run(options, output),
+        Command::Install(options) => {
+            commands::install::install(cli.project.as_deref(), options, output)
+        }
+        Command::Uninstall(options) => {
+            commands::install::uninstall(cli.project.as_deref(), options, output)
+        }
         Command::Hook(options) => Ok(commands::hook::run(cli.project.as_deref(), options)),
         Command::Session(command) => {
             commands::session::run(cli.project.as_deref(), command, output)

@@ -13,6 +13,7 @@ use windlass_views::RunSummary;
 use crate::args::Status;
 use crate::commands::{metrics, transcript};
 use crate::failure::{CommandResult, Failure, exit_of};
+use crate::installed;
 use crate::output::{Output, Style, sanitize};
 use crate::project::Project;
 
@@ -82,6 +83,10 @@ pub fn run(project: &Project, options: &Status, output: &Output) -> CommandResul
     }
     if code != 0 {
         output.note("run `windlass verify` for details");
+    }
+    for problem in installed::problems(project) {
+        let word = output.paint_note("warning:", Style::Bad);
+        output.note(&format!("{word} {problem}"));
     }
     Ok(code)
 }
