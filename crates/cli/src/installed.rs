@@ -8,14 +8,13 @@ mod check;
 use std::fs::{DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 use windlass_hooks::{Binary, Client, Content, InstallError, Scope, Trust, plan, trust_file};
 use windlass_kernel::Code;
 
-#[cfg_attr(not(test), expect(unused_imports, reason = "`hook` will use it"))]
-pub use check::problem_of;
-pub use check::{all, disabled_elsewhere, problems};
+pub use check::{all, disabled_elsewhere, problem_of, problems, switched_off};
 
 use crate::atomic;
 use crate::failure::Failure;
@@ -113,6 +112,13 @@ pub fn read(state: &Path, client: Client, scope: Scope) -> Result<Option<Install
             .hint(format!("remove it; `windlass install {}` writes a new one", client.as_str()))
     })?;
     Ok(Some(record))
+}
+
+/// When the hooks of a client were installed, as far as a state folder knows.
+pub fn since(state: &Path, client: Client) -> Option<SystemTime> {
+    let records = [Scope::Project, Scope::User].map(|scope| path(state, client, scope));
+    let written = records.iter().filter_map(|path| path.metadata().ok()?.modified().ok());
+    written.min()
 }
 
 /// Writes the record of an installation.

@@ -24,6 +24,7 @@ mod readiness;
 mod sandbox;
 mod secrets;
 mod session_surroundings;
+mod session_transcripts;
 mod setup;
 mod state;
 mod telemetry;

@@ -7,7 +7,7 @@ use windlass_hooks::{
 };
 use windlass_kernel::artifact::Resource;
 use windlass_kernel::run::RunName;
-use windlass_kernel::{Code, Digest, KEY_CHARS_MAX, PlanId, RiskLevel, State, TraceId};
+use windlass_kernel::{Call, Code, Digest, KEY_CHARS_MAX, PlanId, RiskLevel, State, TraceId};
 use windlass_runtime::{Asking, CallLimits, CallReport, CallRequest, ClientReport, Gateway};
 
 use crate::error::SessionError;
@@ -19,7 +19,13 @@ const CLIENT_SERVER: &str = "client";
 /// The most characters of a prompt that are recorded.
 const PROMPT_CHARS_MAX: usize = 4000;
 /// The kind of resource that names a client's use of a tool.
-pub(crate) const TOOL_USE: &str = "tool-use";
+const TOOL_USE: &str = "tool-use";
+
+/// The client's ids of the uses of tools that a call was requested for.
+pub(crate) fn tool_use_ids(call: &Call) -> impl Iterator<Item = &str> {
+    let resources = call.request.iter().flat_map(|(request, _)| &request.resources);
+    resources.filter(|one| one.kind == TOOL_USE).map(|one| one.id.as_str())
+}
 
 /// What a client is answered about a call that waits for a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -512,7 +518,7 @@ pub(crate) fn key(client: &str, session: &str, id: &str, number: usize) -> Strin
 }
 
 /// A name of a client as one of ours: letters, digits, `_` and `-`, at most 64.
-fn plain_name(name: &str) -> String {
+pub(crate) fn plain_name(name: &str) -> String {
     let plain = name.chars().map(|one| match one.to_ascii_lowercase() {
         one @ ('a'..='z' | '0'..='9' | '_' | '-') => one,
         _ => '-',

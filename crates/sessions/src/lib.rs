@@ -8,6 +8,7 @@ mod guard;
 mod history;
 mod note;
 mod progress;
+mod reconcile;
 mod sessions;
 
 pub use error::SessionError;
@@ -15,4 +16,5 @@ pub use guard::{Guard, HoldAnswer, OnUnguarded, Surroundings};
 pub use history::{SessionHistory, requested_at};
 pub use note::{DatedNote, SessionNote, Unguarded, notes};
 pub use progress::Progress;
+pub use reconcile::Reconciler;
 pub use sessions::{NewSession, Session, SessionName, Sessions};
