@@ -16,7 +16,7 @@ macro_rules! recorded {
 }
 
 /// All transcripts.
-pub const ALL: [(Client, &[u8]); 16] = [
+pub const ALL: [(Client, &[u8]); 18] = [
     (Client::Claude, recorded!("claude-permissions")),
     (Client::Claude, recorded!("claude-permissions.subagent")),
     (Client::Claude, recorded!("claude-failures")),
@@ -29,6 +29,8 @@ pub const ALL: [(Client, &[u8]); 16] = [
     (Client::Codex, recorded!("codex-agents")),
     (Client::Codex, recorded!("codex-agents.subagent")),
     (Client::Codex, recorded!("codex-interrupted")),
+    (Client::Codex, recorded!("codex-approvals")),
+    (Client::Codex, recorded!("codex-approvals.code")),
     (Client::Gemini, recorded!("gemini-uses")),
     (Client::Gemini, recorded!("gemini-halted")),
     (Client::Gemini, recorded!("gemini-agents")),
@@ -267,6 +269,20 @@ fn an_interrupted_command_of_codex_ran_if_an_item_says_so() {
     let lines = text.split_inclusive('\n').filter(|line| !line.contains("item_completed"));
     let expected = [("Bash", "sleep 20", MayHaveRun), ("Bash", "sleep 21", MayHaveRun)];
     shows(Client::Codex, lines.collect::<String>().as_bytes(), &expected);
+}
+
+#[test]
+fn what_a_person_refuses_in_codex_did_not_run() {
+    // The third was refused by ending the turn, for which Codex writes the same as for a command that ran.
+    let direct = [
+        ("Bash", "touch q1.txt", Refused),
+        ("apply_patch", "+hello", MayHaveRun),
+        ("Bash", "touch q2.txt", MayHaveRun),
+    ];
+    shows(Client::Codex, recorded!("codex-approvals"), &direct);
+    // A refused command in a script leaves no trace.
+    let in_scripts = [("apply_patch", "{\"changes\":{\"/srv/projec", MayHaveRun)];
+    shows(Client::Codex, recorded!("codex-approvals.code"), &in_scripts);
 }
 
 #[test]
