@@ -179,7 +179,7 @@ impl Reader {
                 (tool.to_owned(), json!({ "command": command_line(item) }), outcome)
             }
             Some("FileChange") => {
-                // A person may refuse the rest of a patch of which a part is applied.
+                // A person may be asked after the sandbox stopped a patch of which a part was applied.
                 let outcome = if status == Some("declined") {
                     UseOutcome::MayHaveRun
                 } else {
