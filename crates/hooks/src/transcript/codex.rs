@@ -12,7 +12,8 @@ use super::{Transcript, TranscriptUse, UseOutcome, Uses, name, object, path, tex
 const WORDS: [&str; 3] = ["\"session_meta\"", "_call", "\"item_completed\""];
 
 /// How an output begins if the tool did not run.
-const REFUSALS: [&str; 5] = [
+const REFUSALS: [&str; 6] = [
+    "exec_command failed: CreateProcess { message: \"Rejected(",
     "Command blocked by PreToolUse hook: ",
     "Tool call blocked by PreToolUse hook: ",
     "failed to parse function arguments",
@@ -178,7 +179,7 @@ impl Reader {
                 (tool.to_owned(), json!({ "command": command_line(item) }), outcome)
             }
             Some("FileChange") => {
-                // A patch may be declined when a part of it is applied.
+                // A person may be asked after the sandbox stopped a patch of which a part was applied.
                 let outcome = if status == Some("declined") {
                     UseOutcome::MayHaveRun
                 } else {
@@ -235,7 +236,7 @@ fn full_name(namespace: Option<&str>, name: &str) -> String {
 fn is_stopped(said: &str) -> bool {
     let after_time = said.strip_prefix("Wall time: ").and_then(|rest| rest.split_once('\n'));
     after_time.map_or(said, |(_, rest)| rest).starts_with("aborted")
-        || said.starts_with("exec_command failed for ")
+        || said.starts_with("exec_command failed")
 }
 
 /// The line that a shell ran, or the words of another command.

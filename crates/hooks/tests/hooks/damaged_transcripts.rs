@@ -22,9 +22,9 @@ fn a_transcript_that_is_cut_anywhere_shows_the_uses_before_the_cut() {
         let whole = keys(&read(client, bytes));
         let mut shown = 0;
         for end in 0..bytes.len() {
-            // Inside a line nothing changes: look only around its ends.
+            // Reading all beginnings of a long one takes too long.
             let near_end = bytes[end..].iter().take(3).any(|byte| *byte == b'\n');
-            if !near_end && end % 37 != 0 {
+            if bytes.len() > 6000 && !near_end && end % 37 != 0 {
                 continue;
             }
             let cut = read(client, &bytes[..end]);

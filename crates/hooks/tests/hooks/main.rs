@@ -18,4 +18,5 @@ mod properties;
 mod readers;
 mod recognition;
 mod table;
+mod transcript_places;
 mod transcripts;

@@ -5,8 +5,8 @@
 
 use serde_json::{Value, json};
 use windlass_hooks::{
-    Client, EventKind, HookEvent, Mapping, ProjectSign, Root, ToolTable, ToolUse, Transcript,
-    TranscriptUse, UseOutcome, read_transcript, transcript_places,
+    Client, EventKind, HookEvent, Mapping, ToolTable, ToolUse, Transcript, TranscriptUse,
+    UseOutcome, read_transcript,
 };
 
 macro_rules! recorded {
@@ -16,7 +16,7 @@ macro_rules! recorded {
 }
 
 /// All transcripts.
-pub const ALL: [(Client, &[u8]); 16] = [
+pub const ALL: [(Client, &[u8]); 18] = [
     (Client::Claude, recorded!("claude-permissions")),
     (Client::Claude, recorded!("claude-permissions.subagent")),
     (Client::Claude, recorded!("claude-failures")),
@@ -29,6 +29,8 @@ pub const ALL: [(Client, &[u8]); 16] = [
     (Client::Codex, recorded!("codex-agents")),
     (Client::Codex, recorded!("codex-agents.subagent")),
     (Client::Codex, recorded!("codex-interrupted")),
+    (Client::Codex, recorded!("codex-approvals")),
+    (Client::Codex, recorded!("codex-approvals.code")),
     (Client::Gemini, recorded!("gemini-uses")),
     (Client::Gemini, recorded!("gemini-halted")),
     (Client::Gemini, recorded!("gemini-agents")),
@@ -67,7 +69,7 @@ fn events(client: Client, bytes: &[u8]) -> (Vec<ToolUse>, Vec<ToolUse>) {
         match HookEvent::parse(line, Some(client)).unwrap().kind {
             EventKind::BeforeTool(tool_use) => uses.0.push(tool_use),
             EventKind::AfterTool { tool_use, .. } => uses.1.push(tool_use),
-            other => panic!("{other:?}"),
+            other => unreachable!("{other:?}"),
         }
     }
     uses
@@ -270,6 +272,20 @@ fn an_interrupted_command_of_codex_ran_if_an_item_says_so() {
 }
 
 #[test]
+fn what_a_person_refuses_in_codex_did_not_run() {
+    // The third was refused by ending the turn, for which Codex writes the same as for a command that ran.
+    let direct = [
+        ("Bash", "touch q1.txt", Refused),
+        ("apply_patch", "+hello", MayHaveRun),
+        ("Bash", "touch q2.txt", MayHaveRun),
+    ];
+    shows(Client::Codex, recorded!("codex-approvals"), &direct);
+    // A refused command in a script leaves no trace.
+    let in_scripts = [("apply_patch", "{\"changes\":{\"/srv/projec", MayHaveRun)];
+    shows(Client::Codex, recorded!("codex-approvals.code"), &in_scripts);
+}
+
+#[test]
 fn what_a_person_enters_in_codex_is_no_use_of_the_agent() {
     let item = |source: &str| {
         let line = json!({ "type": "event_msg", "payload": { "type": "item_completed", "item": {
@@ -463,45 +479,4 @@ fn tools_are_in_the_table_by_the_names_that_transcripts_give_them() {
     assert_eq!(unknown(Client::Codex, recorded!("codex-code")), [""; 0]);
     let agents = ["collaborationspawn_agent", "collaborationwait_agent"];
     assert_eq!(unknown(Client::Codex, recorded!("codex-agents")), agents);
-}
-
-#[test]
-fn opencode_has_a_database() {
-    assert_eq!(read_transcript(Client::OpenCode, b"{}\n"), None);
-    assert_eq!(transcript_places(Client::OpenCode, "/srv/project"), None);
-}
-
-#[test]
-fn places_are_below_the_users_folder_of_the_client() {
-    let places = |client, root: &str| -> Vec<_> {
-        let places = transcript_places(client, root).unwrap();
-        places.into_iter().map(|p| (p.root, p.folder, p.file, p.subagents, p.project)).collect()
-    };
-    let user = |variable, below, in_home| Root::User { variable, below, in_home };
-    let claude = user("CLAUDE_CONFIG_DIR", "", ".claude");
-    let folder = |path: &str| format!("projects/-srv-{path}");
-    assert_eq!(
-        places(Client::Claude, "/srv/a_b.c dü😀é"),
-        [
-            (claude, folder("a-b-c-d----*"), "*.jsonl", false, ProjectSign::Cwd),
-            (claude, folder("a-b-c-d----*/*/subagents"), "agent-*.jsonl", true, ProjectSign::Cwd),
-        ]
-    );
-    let long = places(Client::Claude, &format!("/srv/{}", "x".repeat(300)))[0].1.clone();
-    assert_eq!(long, folder(&format!("{}*", "x".repeat(195))));
-    let codex = user("CODEX_HOME", "", ".codex");
-    let sessions = "sessions/*/*/*".to_owned();
-    assert_eq!(
-        places(Client::Codex, "/srv/project"),
-        [(codex, sessions, "rollout-*.jsonl", false, ProjectSign::Cwd)]
-    );
-    let gemini = user("GEMINI_CLI_HOME", ".gemini", ".gemini");
-    let sign = ProjectSign::File(".project_root");
-    assert_eq!(
-        places(Client::Gemini, "/srv/project"),
-        [
-            (gemini, "tmp/*/chats".to_owned(), "session-*.json*", false, sign),
-            (gemini, "tmp/*/chats/*".to_owned(), "*.jsonl", true, sign),
-        ]
-    );
 }
