@@ -10,7 +10,9 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use windlass_hooks::{Binary, Client, Content, InstallError, Scope, Trust, plan, trust_file};
+use windlass_hooks::{
+    Binary, Client, Content, InstallError, Scope, Trust, folder_trust_file, plan, trust_file,
+};
 use windlass_kernel::Code;
 
 #[cfg_attr(not(test), expect(unused_imports, reason = "`hook` will use it"))]
@@ -55,7 +57,7 @@ pub struct InstalledFile {
     pub before: Option<String>,
     /// What was written.
     pub installed: String,
-    /// What it trusts, if it is Codex's file of trust.
+    /// What it trusts, if it is Codex's or Gemini CLI's file of trust.
     pub trust: Option<Trust>,
 }
 
@@ -67,9 +69,14 @@ impl Installation {
             let files = plan(self.client, self.scope, &binary);
             files.into_iter().next().map(|file| file.content).ok_or(InstallError::Unsound)
         };
-        match &file.trust {
-            Some(trust) => Ok(trust_file(trust.clone()).content),
-            None => hooks(),
+        match (&file.trust, self.client) {
+            (Some(trust), Client::Gemini) => {
+                Ok(folder_trust_file(trust.project.as_deref().unwrap_or_default()).content)
+            }
+            (Some(trust), Client::Claude | Client::Codex | Client::OpenCode) => {
+                Ok(trust_file(trust.clone()).content)
+            }
+            (None, _) => hooks(),
         }
     }
 
@@ -78,7 +85,7 @@ impl Installation {
         self.files.iter().find(|file| file.trust.is_none())
     }
 
-    /// The file in which Codex is told to trust them.
+    /// The file in which the client is told to trust them.
     pub fn trust(&self) -> Option<&InstalledFile> {
         self.files.iter().find(|file| file.trust.is_some())
     }
