@@ -11,7 +11,9 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
-use windlass_hooks::{Binary, Client, Content, InstallError, Scope, Trust, plan, trust_file};
+use windlass_hooks::{
+    Binary, Client, Content, InstallError, Scope, Trust, folder_trust_file, plan, trust_file,
+};
 use windlass_kernel::Code;
 
 pub use check::{all, disabled_elsewhere, problem_of, problems, switched_off};
@@ -54,7 +56,7 @@ pub struct InstalledFile {
     pub before: Option<String>,
     /// What was written.
     pub installed: String,
-    /// What it trusts, if it is Codex's file of trust.
+    /// What it trusts, if it is Codex's or Gemini CLI's file of trust.
     pub trust: Option<Trust>,
 }
 
@@ -66,9 +68,14 @@ impl Installation {
             let files = plan(self.client, self.scope, &binary);
             files.into_iter().next().map(|file| file.content).ok_or(InstallError::Unsound)
         };
-        match &file.trust {
-            Some(trust) => Ok(trust_file(trust.clone()).content),
-            None => hooks(),
+        match (&file.trust, self.client) {
+            (Some(trust), Client::Gemini) => {
+                Ok(folder_trust_file(trust.project.as_deref().unwrap_or_default()).content)
+            }
+            (Some(trust), Client::Claude | Client::Codex | Client::OpenCode) => {
+                Ok(trust_file(trust.clone()).content)
+            }
+            (None, _) => hooks(),
         }
     }
 
@@ -77,7 +84,7 @@ impl Installation {
         self.files.iter().find(|file| file.trust.is_none())
     }
 
-    /// The file in which Codex is told to trust them.
+    /// The file in which the client is told to trust them.
     pub fn trust(&self) -> Option<&InstalledFile> {
         self.files.iter().find(|file| file.trust.is_some())
     }

@@ -8,8 +8,8 @@ mod trusting;
 use std::path::{Path, PathBuf};
 
 use windlass_hooks::{
-    Client, Content, InstallError, Removal, Scope, Trust, install as installed_bytes,
-    uninstall as removal_of,
+    Client, Content, InstallError, Removal, Scope, Trust, folder_trust_file,
+    install as installed_bytes, uninstall as removal_of,
 };
 use windlass_kernel::Code;
 
@@ -17,7 +17,7 @@ use self::place::Place;
 use self::show::{describe, show};
 use self::trusting::Trusting;
 use crate::args::Install;
-use crate::client_file::ClientFile;
+use crate::client_file::{ClientFile, folder_of};
 use crate::commands::confirm;
 use crate::failure::{CommandResult, Failure};
 use crate::installed::{self, Installation, InstalledFile};
@@ -64,9 +64,13 @@ pub fn install(named: Option<&Path>, options: &Install, output: &Output) -> Comm
         return Err(Failure::new(Code::ConfigInvalid, message)
             .hint("take that setting out, then run the command again"));
     }
-    let mut trust = match place.client {
-        Client::Codex => Some(Trusting::find(&place, &path, &content)?),
-        Client::Claude | Client::Gemini | Client::OpenCode => None,
+    let mut trust = match (place.client, place.scope) {
+        (Client::Codex, _) => Some(Trusting::find(&place, &path, &content)?),
+        (Client::Gemini, Scope::Project) => {
+            changes.push(trusted_folder(&place, &mut record, old.as_ref())?);
+            None
+        }
+        (Client::Gemini, Scope::User) | (Client::Claude | Client::OpenCode, _) => None,
     };
     if let (Some(trust), Some(hooks)) = (&mut trust, changes.first()) {
         trust.keep(&mut record, old.as_ref(), hooks)?;
@@ -101,6 +105,19 @@ pub fn install(named: Option<&Path>, options: &Install, output: &Output) -> Comm
     })?;
     let said = format!("installed: {} asks Windlass before it uses a tool", place.client.as_str());
     say(&place, &changes, trust.as_ref(), &said, output)
+}
+
+/// Tells Gemini CLI to trust the project's folder: in others it starts no hooks.
+fn trusted_folder(
+    place: &Place,
+    record: &mut Installation,
+    old: Option<&Installation>,
+) -> Result<Change, Failure> {
+    let folder = place.root_text()?;
+    let trust = Trust { hooks: Vec::new(), project: Some(folder.to_owned()) };
+    let file = folder_trust_file(folder);
+    let path = folder_of(file.root, &place.root)?.join(file.path);
+    add(record, old, ClientFile::read(&path, None)?, &file.content, Some(trust))
 }
 
 /// Adds our part to a file and to the record of the installation.

@@ -65,10 +65,16 @@ fn hooks_come_and_go_without_a_trace() {
         for scope in SCOPES {
             let path = file(&place, client, scope);
             let folder = path.parent().unwrap();
-            install(&place, client, &[scope]).exit(0).quiet().says("installed").says("+");
+            let outcome = install(&place, client, &[scope]).exit(0).says("installed").says("+");
+            match (client, scope) {
+                ("gemini", "--user") => outcome.warns("told not to trust"),
+                _ => outcome.quiet(),
+            };
             let written = read(&path);
             assert!(written.contains(env!("CARGO_BIN_EXE_windlass")), "{written}");
-            install(&place, client, &[scope]).exit(0).quiet().says("nothing to change");
+            let trust = place.home().join(".gemini/trustedFolders.json");
+            assert_eq!(trust.exists(), (client, scope) == ("gemini", "--project"));
+            install(&place, client, &[scope]).exit(0).says("nothing to change");
             assert_eq!(read(&path), written);
             uninstall(&place, client, &[scope]).exit(0).quiet().says("taken out");
             assert!(!path.exists() && !folder.exists(), "{client} {scope}");

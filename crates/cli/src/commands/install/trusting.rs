@@ -42,9 +42,7 @@ impl<'a> Trusting<'a> {
             | InstallState::Disabled { .. } => 0,
         };
         let project = match place.scope {
-            Scope::Project => Some(place.root.to_str().ok_or_else(|| {
-                Failure::new(Code::FileUnreadable, "the path of the project is not UTF-8")
-            })?),
+            Scope::Project => Some(place.root_text()?),
             Scope::User => None,
         };
         let (codex, project) = (Codex::find()?, project.map(str::to_owned));
