@@ -10,6 +10,7 @@ mod note;
 mod progress;
 mod reconcile;
 mod sessions;
+mod tool_use;
 
 pub use error::SessionError;
 pub use guard::{Guard, HoldAnswer, OnUnguarded, Surroundings};

@@ -7,9 +7,12 @@ use windlass_hooks::{
 };
 use windlass_kernel::{Call, Code, State};
 
-use crate::guard::{plain_name, tool_use_ids};
 use crate::history::SessionHistory;
 use crate::note::{SessionNote, Unguarded};
+use crate::tool_use::{plain_name, tool_use_ids};
+
+/// What writes into a running shell of Codex, and has no hook.
+const WRITE_STDIN: &str = "write_stdin";
 
 /// What is needed to know which call of ours a use in a transcript is.
 pub struct Reconciler<'a> {
@@ -24,7 +27,7 @@ pub struct Reconciler<'a> {
 }
 
 impl Reconciler<'_> {
-    /// The uses that happened, or may have, and that the journal does not permit. `session` is the client's id.
+    /// The uses that happened and that the journal does not permit. `session` is the client's id.
     #[must_use]
     pub fn unguarded(
         &self,
@@ -34,7 +37,9 @@ impl Reconciler<'_> {
     ) -> Vec<Unguarded> {
         let mut taken = vec![false; history.calls.len()];
         let happened = transcript.uses.iter().filter(|one| match one.outcome {
-            UseOutcome::Ran | UseOutcome::MayHaveRun => true,
+            UseOutcome::Ran => true,
+            // It may have been cancelled before it was asked about; this tool is never asked about.
+            UseOutcome::MayHaveRun => one.tool == WRITE_STDIN,
             UseOutcome::Refused | UseOutcome::Unknown => false,
         });
         let cwd = transcript.cwd.as_deref().unwrap_or(self.root);
@@ -87,7 +92,7 @@ fn as_tool_use(one: &TranscriptUse) -> ToolUse {
 /// Whether a use does something outside the client.
 fn is_outside(client: Client, one: &TranscriptUse) -> bool {
     // It only waits for the output of a shell.
-    let waits = one.tool == "write_stdin"
+    let waits = one.tool == WRITE_STDIN
         && one.input.get("chars").and_then(Value::as_str).is_none_or(str::is_empty);
     let mapping = ToolTable::shipped().map_within(client, &as_tool_use(one), "/", "/");
     !waits && mapping != Mapping::Internal

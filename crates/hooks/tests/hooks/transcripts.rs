@@ -477,6 +477,5 @@ fn tools_are_in_the_table_by_the_names_that_transcripts_give_them() {
     assert_eq!(unknown(Client::Claude, recorded!("claude-permissions")), [""; 0]);
     assert_eq!(unknown(Client::Codex, recorded!("codex-direct")), ["write_stdin"]);
     assert_eq!(unknown(Client::Codex, recorded!("codex-code")), [""; 0]);
-    let agents = ["collaborationspawn_agent", "collaborationwait_agent"];
-    assert_eq!(unknown(Client::Codex, recorded!("codex-agents")), agents);
+    assert_eq!(unknown(Client::Codex, recorded!("codex-agents")), [""; 0]);
 }
