@@ -8,8 +8,9 @@ use windlass_engine::{GitSnapshotStore, SnapshotStore as _, StopSwitch};
 use windlass_hooks::{Client, EventKind, HookEvent};
 use windlass_journal::{JournalError, RunFilter, Runs};
 use windlass_kernel::{Code, RiskLevel, TraceId};
+use windlass_policy::Connector;
 use windlass_runtime::PolicySupervisor;
-use windlass_sessions::{Session, SessionError, Surroundings, Unguarded};
+use windlass_sessions::{CLIENT_SERVER, Session, SessionError, Surroundings, Unguarded};
 use windlass_store::Store;
 use windlass_views::RunSummary;
 
@@ -47,6 +48,16 @@ impl Project {
 impl Surroundings for ProjectSurroundings<'_> {
     fn class(&self, server: &str, tool: &str) -> Option<RiskLevel> {
         self.supervisor.set().registry().find(server, tool).map(|(_, tool)| tool.class)
+    }
+
+    fn is_own_server(&self, server: &str) -> bool {
+        let mut servers = self.supervisor.set().registry().tools().map(|(server, _)| server);
+        let found = servers.find(|one| one.name == server);
+        found.is_some_and(|server| match server.connector {
+            Connector::Command | Connector::Files | Connector::Person => true,
+            Connector::McpStdio { .. } | Connector::McpHttp { .. } => false,
+            Connector::Client => server.name == CLIENT_SERVER,
+        })
     }
 
     fn redacted(&self, text: &str) -> String {

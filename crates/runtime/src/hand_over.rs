@@ -379,7 +379,7 @@ impl Gateway {
 /// The preparation of a call that no registry knows and that is never dispatched.
 fn unprepared() -> Preparation {
     Preparation {
-        target: Target::Person,
+        target: Target::Client,
         tool: String::new(),
         class: RiskLevel::HighRisk,
         limits: Limits { timeout: Duration::ZERO, output_bytes_max: 0 },

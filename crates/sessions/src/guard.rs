@@ -39,6 +39,9 @@ pub trait Surroundings {
     /// The class of a registered tool.
     fn class(&self, server: &str, tool: &str) -> Option<RiskLevel>;
 
+    /// Whether a server of this name in the registry has tools of Windlass itself, so that no MCP server can be meant.
+    fn is_own_server(&self, server: &str) -> bool;
+
     /// A text without the secrets in it.
     fn redacted(&self, text: &str) -> String;
 

@@ -19,3 +19,4 @@ pub use note::{DatedNote, SessionNote, Unguarded, notes};
 pub use progress::Progress;
 pub use reconcile::Reconciler;
 pub use sessions::{NewSession, Session, SessionName, Sessions};
+pub use tool_use::CLIENT_SERVER;

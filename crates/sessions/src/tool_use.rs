@@ -12,7 +12,7 @@ use windlass_runtime::CallRequest;
 use crate::guard::Guard;
 
 /// The server under which tools are recorded that only a client has.
-pub(crate) const CLIENT_SERVER: &str = "client";
+pub const CLIENT_SERVER: &str = "client";
 /// The kind of resource that names a client's use of a tool.
 const TOOL_USE: &str = "tool-use";
 
@@ -51,6 +51,16 @@ impl Guard<'_> {
         let own = unwrapped.as_ref().unwrap_or(tool_use);
         let calls = match table.map_within(event.client, own, self.root, &event.cwd) {
             Mapping::Calls(calls) => Mapped::Calls(calls),
+            Mapping::Mcp { server, .. }
+                if self.surroundings.is_own_server(&plain_name(&server)) =>
+            {
+                Mapped::Refused {
+                    code: Code::ToolUnclassifiedDenied,
+                    reason: format!(
+                        "the MCP server `{server}` has the name of a server of Windlass"
+                    ),
+                }
+            }
             Mapping::Mcp { server, tool, args } => Mapped::Calls(vec![MappedCall {
                 server: plain_name(&server),
                 tool: plain_name(&tool),

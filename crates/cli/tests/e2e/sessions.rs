@@ -321,6 +321,41 @@ fn no_agent_breaks_the_glass() {
 }
 
 #[test]
+fn tools_that_only_clients_have_are_judged_too() {
+    let place = Place::with_project();
+    let session = Session::new(&place);
+    session.before("t1", "Skill", &json!({ "skill": "review" })).exit(0);
+    session.before("t2", "WebFetch", &json!({ "url": "https://example.com" })).exit(2).warns("approve");
+    // A server of a client is not the server of ours with the same name.
+    let read = json!({ "path": "README.md" });
+    session.before("t3", "mcp__fs__read", &read).exit(2).warns("has the name of a server");
+    session.before("t4", "mcp__github__create_issue", &json!({})).exit(2).warns("UNCLASSIFIED");
+    let tools = place.read(".windlass/tools.toml");
+    let more = "[server.github]\nconnector = \"client\"\n[server.github.tool.create_issue]\nclass = \"write\"\n";
+    place.write(".windlass/tools.toml", format!("{tools}\n{more}"));
+    let rule = "[[rule]]\nid = \"issues\"\nverdict = \"allow\"\nreason = \"fine\"\ntool = \"github/*\"\n\
+                matches = [{ tool = \"github/create_issue\", args = {} }]\n\
+                misses = [{ tool = \"fs/read\", args = { path = \"a\" } }]\n";
+    place.write(".windlass/policy/more.toml", rule);
+    session.before("t5", "mcp__github__create_issue", &json!({})).exit(0);
+    // Windlass itself has no such tool.
+    let made = place.run(&["call", "run", "client/skill", "--args", "{\"skill\":\"review\"}"]);
+    made.fails_with(1, "TOOL_SERVER_UNAVAILABLE");
+}
+
+#[test]
+fn every_tool_that_only_clients_have_is_registered() {
+    let place = Place::with_project();
+    let tools = crate::harness::repository("crates/hooks/src/tools.json");
+    let tools: Value = serde_json::from_slice(&std::fs::read(tools).unwrap()).unwrap();
+    let own = tools.as_array().unwrap().iter().filter_map(|one| one["as"]["own"]["tool"].as_str());
+    let registry = place.read(".windlass/tools.toml");
+    for tool in own {
+        assert!(registry.contains(&format!("[server.client.tool.{tool}]")), "{tool}");
+    }
+}
+
+#[test]
 fn without_a_project_the_users_own_serves() {
     let place = Place::new();
     place.run(&["init", "--user"]).exit(0);
