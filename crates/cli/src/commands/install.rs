@@ -47,6 +47,7 @@ impl Change {
 pub fn install(named: Option<&Path>, options: &Install, output: &Output) -> CommandResult {
     let place = Place::find(named, options)?;
     let _lock = installed::lock(&place.state)?;
+    place.require_once()?;
     let old = installed::read(&place.state, place.client, place.scope)?;
     let (path, content) = place.hook_file()?;
     require_same_place(&place, old.as_ref(), &path)?;

@@ -76,6 +76,16 @@ macro_rules! for_each_client {
             }
 
             #[test]
+            fn installed_hooks_are_found_from_below() {
+                crate::installed::are_found_from_below(&KIND);
+            }
+
+            #[test]
+            fn installed_hooks_are_asked_once() {
+                crate::installed::are_asked_once(&KIND);
+            }
+
+            #[test]
             fn killed_windlass() {
                 crate::kills::survives(&KIND, crate::kills::Victim::Windlass);
             }

@@ -68,6 +68,7 @@ fn hooks_come_and_go_without_a_trace() {
             let outcome = install(&place, client, &[scope]).exit(0).says("installed").says("+");
             match (client, scope) {
                 ("gemini", "--user") => outcome.warns("told not to trust"),
+                ("gemini" | "claude", "--project") => outcome.warns("in a folder below"),
                 _ => outcome.quiet(),
             };
             let written = read(&path);
@@ -137,13 +138,14 @@ fn without_an_answer_nothing_changes() {
         assert!(outcome.stderr.contains("--yes"), "{outcome}");
         assert!(!path.exists());
     }
-    place.run(&["install", "claude", "--dry-run"]).exit(0).quiet().says("\"PreToolUse\"");
-    let shown = place.run(&["install", "claude", "--dry-run", "--json"]).exit(0).quiet().json();
+    place.run(&["install", "claude", "--dry-run"]).exit(0).says("\"PreToolUse\"");
+    let shown = place.run(&["install", "claude", "--dry-run", "--json"]).exit(0).json();
     assert_eq!((&shown["done"], &shown["files"][0]["change"]), (&json!(false), &json!("create")));
     assert!(!path.exists() && records(&place.state()).is_empty());
     let done = place.run(&["install", "claude", "--yes", "--json"]).exit(0).quiet().json();
-    let parts = [&done["client"], &done["scope"], &done["done"], &done["warnings"]];
-    assert_eq!(parts, [&json!("claude"), &json!("project"), &json!(true), &json!([])]);
+    let parts = [&done["client"], &done["scope"], &done["done"]];
+    assert_eq!(parts, [&json!("claude"), &json!("project"), &json!(true)]);
+    assert_eq!(done["warnings"].as_array().map(Vec::len), Some(1), "{done}");
     assert_eq!(done["files"][0]["path"], json!(path.canonicalize().unwrap()));
     let line = ["uninstall", "claude", "--dry-run"];
     place.run(&line).exit(0).says("delete").says("-  \"hooks\"");
@@ -405,11 +407,35 @@ fn what_an_agent_could_replace_is_told() {
     run(&line).exit(0).warns("lies in the project");
     run(&["install", "gemini", "--yes", "--user"]).exit(0).warns("temporary files");
     // Another program's path replaces it.
-    install(&place, "claude", &[]).exit(0).quiet().says("installed");
+    install(&place, "claude", &[]).exit(0).says("installed");
     std::fs::remove_file(&copy).unwrap();
     place.run(&["status"]).exit(0).warns("hooks of gemini").warns("which is gone");
     place.write_untrusted(".windlass/policy/more.toml", "");
     install(&place, "claude", &[]).exit(0).warns("PROJECT_UNTRUSTED");
+}
+
+#[test]
+fn a_client_that_would_ask_twice_has_hooks_once() {
+    let place = place();
+    for client in ["claude", "gemini"] {
+        for scope in SCOPES {
+            install(&place, client, &[scope]).exit(0);
+        }
+    }
+    for scopes in [SCOPES, ["--user", "--project"]] {
+        install(&place, "opencode", &[scopes[0]]).exit(0);
+        let again = format!("windlass uninstall opencode {}", scopes[0]);
+        let outcome = install(&place, "opencode", &[scopes[1]]);
+        outcome.fails_with(2, "REQUEST_INVALID").warns(&again);
+        install(&place, "opencode", &[scopes[0]]).exit(0).says("nothing to change");
+        uninstall(&place, "opencode", &[scopes[0]]).exit(0);
+    }
+    // Installed from elsewhere, where nobody could know.
+    install(&place, "opencode", &["--project"]).exit(0);
+    let mut command = place.command(&["install", "opencode", "--user", "--yes"]);
+    command.current_dir(place.home());
+    crate::harness::finish(command, &[]).exit(0);
+    place.run(&["status"]).exit(0).warns("asks twice");
 }
 
 /// A program that answers as `codex app-server` does.
