@@ -24,6 +24,7 @@ mod processes;
 mod scripted;
 mod session;
 mod switched_off;
+mod typed;
 mod work;
 #[path = "../runs/world.rs"]
 #[expect(dead_code, reason = "it is shared, and not all of it is needed here")]
@@ -106,6 +107,26 @@ macro_rules! for_each_client {
             }
         })*
     };
+}
+
+mod pages {
+    use crate::lab::{CODEX, GEMINI, OPENCODE};
+    use crate::typed::the_page_of_the_client_is_true as is_true;
+
+    #[test]
+    fn codex() {
+        is_true(&CODEX);
+    }
+
+    #[test]
+    fn gemini() {
+        is_true(&GEMINI);
+    }
+
+    #[test]
+    fn opencode() {
+        is_true(&OPENCODE);
+    }
 }
 
 for_each_client!(claude: CLAUDE, codex: CODEX, gemini: GEMINI, opencode: OPENCODE);
