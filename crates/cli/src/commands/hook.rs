@@ -13,7 +13,7 @@ use windlass_kernel::Code;
 use windlass_kernel::run::SESSION_BUILTIN;
 use windlass_loops::{KnownNames, LoopFile};
 use windlass_runtime::SystemClock;
-use windlass_sessions::{Guard, HoldAnswer, NewSession, OnUnguarded, Sessions};
+use windlass_sessions::{Guard, HoldAnswer, NewSession, OnUnguarded, SessionError, Sessions};
 
 use crate::args::Hook;
 use crate::commands::cell;
@@ -83,7 +83,7 @@ fn answer(named: Option<&Path>, client: Option<Client>) -> Result<HookOutput, Fa
     let project = Project::of_session(named, Path::new(&event.cwd))?;
     let files = project.files()?;
     let config = Project::config(&files)?;
-    let supervisor = Arc::new(project.supervisor(&files)?);
+    let supervisor = Arc::new(project.supervisor_again(&files)?);
     let policy_hash = supervisor.set().hash();
     let store: Arc<dyn windlass_store::Store> = Arc::new(project.store(&config)?);
     let gateway =
@@ -116,11 +116,14 @@ fn answer(named: Option<&Path>, client: Option<Client>) -> Result<HookOutput, Fa
         },
         surroundings: &surroundings,
     };
-    let builtins = BTreeSet::from([SESSION_BUILTIN.to_owned()]);
-    let known = KnownNames { agents: &BTreeSet::new(), builtins: &builtins };
-    let file = LoopFile::parse("session.md", LOOP.as_bytes(), &known)?;
-    let answer = guard
-        .handle(&event, || NewSession {
+    let new = || {
+        let builtins = BTreeSet::from([SESSION_BUILTIN.to_owned()]);
+        let known = KnownNames { agents: &BTreeSet::new(), builtins: &builtins };
+        let file = LoopFile::parse("session.md", LOOP.as_bytes(), &known).map_err(|error| {
+            let failure = Failure::from(error);
+            SessionError::New { code: failure.code(), reason: failure.summary() }
+        })?;
+        Ok(NewSession {
             plan: file.plan,
             loop_digest: file.digest,
             policy_hash,
@@ -128,7 +131,8 @@ fn answer(named: Option<&Path>, client: Option<Client>) -> Result<HookOutput, Fa
             folder: event.cwd.clone(),
             model: event.model.clone(),
         })
-        .map_err(|error| Failure::of(error.code(), &error))?;
+    };
+    let answer = guard.handle(&event, new).map_err(|error| Failure::of(error.code(), &error))?;
     Ok(render(event.client, &event.name, &answer))
 }
 
