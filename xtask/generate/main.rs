@@ -1,9 +1,10 @@
-//! Writes the JSON Schemas and the test vectors, which are generated from the kernel's types, or checks
-//! that the committed files are up to date: `generate schemas|vectors [--check]`, in the repository's
-//! root. `cargo xtask` builds and runs it.
+//! Writes the JSON Schemas and the test vectors, which are generated from the kernel's types, and the Claude
+//! Code plugin, or checks that the committed files are up to date: `generate schemas|vectors|plugin
+//! [--check]`, in the repository's root. `cargo xtask` builds and runs it.
 #![expect(clippy::print_stdout, reason = "a tool talks to the terminal")]
 
 mod output;
+mod plugin;
 mod schemas;
 mod vectors;
 
@@ -18,12 +19,13 @@ fn main() -> Result<()> {
     let (kind, mode) = match arguments.as_slice() {
         [kind] => (*kind, Mode::Write),
         [kind, "--check"] => (*kind, Mode::Check),
-        _ => bail!("usage: generate schemas|vectors [--check]"),
+        _ => bail!("usage: generate schemas|vectors|plugin [--check]"),
     };
     let files = match kind {
         "schemas" => schemas::files()?,
         "vectors" => vectors::files()?,
-        _ => bail!("`{kind}` is neither `schemas` nor `vectors`"),
+        "plugin" => plugin::files(),
+        _ => bail!("`{kind}` is neither `schemas`, `vectors` nor `plugin`"),
     };
     output::write_or_check(Path::new("."), &files, mode, kind)
 }

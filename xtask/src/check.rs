@@ -36,6 +36,7 @@ pub const STAGES: &[Stage] = &[
     }),
     stage("schemas", "the JSON Schemas are up to date", |root| generate(root, "schemas")),
     stage("vectors", "the test vectors are up to date", |root| generate(root, "vectors")),
+    stage("plugin", "the Claude Code plugin is up to date", |root| generate(root, "plugin")),
     stage("tests", "all tests but those of the stage `clients`", tests),
     stage("doctests", "the examples in the documentation", |root| {
         cargo(root, &["test", "--workspace", "--doc"])

@@ -1,4 +1,4 @@
-//! Builds and runs the program that writes the JSON Schemas and the test vectors.
+//! Builds and runs the program that writes the JSON Schemas, the test vectors and the Claude Code plugin.
 
 use std::path::Path;
 use std::process::Command;

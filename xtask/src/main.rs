@@ -29,6 +29,7 @@ usage: cargo xtask COMMAND
   tidy                            check the rules that no compiler checks
   schemas [--check]               write the JSON Schemas, or fail if one is stale
   vectors [--check]               write the test vectors, or fail if one is stale
+  plugin [--check]                write the Claude Code plugin, or fail if a file of it is stale
 
 `--fast` leaves out the stage `clients`.
 ";
@@ -84,7 +85,7 @@ fn run(root: &Path, arguments: &[&str]) -> Result<Option<()>> {
         }
         ["fmt"] => cargo::cargo(root, &["fmt", "--all"]),
         ["tidy"] => tidy::run(root),
-        ["schemas" | "vectors"] | ["schemas" | "vectors", "--check"] => {
+        ["schemas" | "vectors" | "plugin"] | ["schemas" | "vectors" | "plugin", "--check"] => {
             generate::run(root, arguments)
         }
         _ => return Ok(None),

@@ -4,7 +4,9 @@ mod agents;
 mod checkpoint;
 mod grant;
 mod hook;
+mod install;
 mod mcp;
+mod people;
 mod policy;
 mod runs;
 mod seal;
@@ -18,7 +20,9 @@ pub use agents::{Agents, AgentsCommand};
 pub use checkpoint::{CheckpointCommand, CheckpointPurge, CheckpointRollback, Import};
 pub use grant::{AddGrant, Grant};
 pub use hook::{Hook, HookClient};
+pub use install::Install;
 pub use mcp::{Mcp, McpServe, McpTrust, McpWrap, Serving};
+pub use people::{AddPerson, People};
 pub use policy::Explain;
 pub use runs::{
     Answer, BacklogCommand, Close, Demo, Draw, Export, Loop, Queue, Resume, RunTask, Status,
@@ -42,6 +46,7 @@ pub struct Cli {
     /// The project's folder [default: the nearest folder upward that contains `.windlass`].
     #[arg(long, short = 'C', global = true, value_name = "DIR", env = "WINDLASS_PROJECT")]
     #[arg(hide_env_values = true, help_heading = GLOBAL_OPTIONS)]
+    #[arg(num_args = 0..=1, default_missing_value = ".")]
     pub project: Option<PathBuf>,
     /// Print JSON instead of text.
     #[arg(long, global = true, help_heading = GLOBAL_OPTIONS)]
@@ -177,6 +182,12 @@ pub enum Command {
     /// List who can run agents, and check the clients of coding agents.
     #[command(after_help = agents::HELP)]
     Agents(Agents),
+    /// Ask Windlass before each tool of a coding agent that you use yourself: adds hooks to its settings.
+    #[command(after_help = install::INSTALL_HELP, override_usage = install::INSTALL_USAGE)]
+    Install(Install),
+    /// Take the hooks of Windlass out of a coding agent's settings.
+    #[command(after_help = install::UNINSTALL_HELP, override_usage = install::UNINSTALL_USAGE)]
+    Uninstall(Install),
     /// Answer one event of a coding agent's hooks, which is read from standard input.
     Hook(Hook),
     /// Offer tools to MCP clients, and stand in front of other MCP servers.
@@ -386,38 +397,6 @@ pub struct Settle {
     /// It failed, or nobody knows: it is closed as failed.
     #[arg(long, group = "answer")]
     pub failed: bool,
-}
-
-/// Subcommands of `people`.
-#[derive(Debug, Subcommand)]
-pub enum People {
-    /// List the people, revoked ones included.
-    List,
-    /// Add a person with a new key, or with a key of an SSH agent.
-    Add(AddPerson),
-    /// Revoke a person's key: it signs nothing any more. Past decisions stay valid.
-    Revoke {
-        /// The person.
-        #[arg(value_name = "NAME")]
-        name: String,
-    },
-}
-
-/// Options of `people add`.
-#[derive(Debug, Args)]
-pub struct AddPerson {
-    /// The name; upper and lower case are the same.
-    #[arg(value_name = "NAME")]
-    pub name: String,
-    /// Protect the key with a passphrase, which is asked for.
-    #[arg(long, conflicts_with_all = ["passphrase_file", "ssh_key"])]
-    pub passphrase: bool,
-    /// Protect the key with the passphrase in this file, `-` for standard input.
-    #[arg(long, value_name = "FILE", conflicts_with = "ssh_key")]
-    pub passphrase_file: Option<PathBuf>,
-    /// Use an Ed25519 key that your SSH agent has, on hardware or not: its `.pub` file.
-    #[arg(long, value_name = "PUB")]
-    pub ssh_key: Option<PathBuf>,
 }
 
 /// Subcommands of `trace`.

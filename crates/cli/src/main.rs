@@ -5,12 +5,14 @@ mod agents;
 mod args;
 mod atomic;
 mod client_check;
+mod client_file;
 mod commands;
 mod config;
 mod exit_code;
 mod failure;
 mod guard_check;
 mod input;
+mod installed;
 mod journal_copy;
 mod logging;
 mod mcp;
@@ -135,6 +137,12 @@ fn run(cli: &Cli, output: &Output) -> CommandResult {
         Command::Demo(options) => commands::demo::run(options, output),
         Command::Call(command) => commands::call::run(&find()?, command, output),
         Command::Agents(options) => commands::agents::run(options, output),
+        Command::Install(options) => {
+            commands::install::install(cli.project.as_deref(), options, output)
+        }
+        Command::Uninstall(options) => {
+            commands::install::uninstall(cli.project.as_deref(), options, output)
+        }
         Command::Hook(options) => Ok(commands::hook::run(cli.project.as_deref(), options)),
         Command::Mcp(command) => commands::mcp::run(&find()?, command, output),
         Command::Grant(command) => commands::grant::run(&find()?, command, output),

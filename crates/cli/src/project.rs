@@ -86,19 +86,22 @@ impl Project {
 
     /// Finds the project that a folder belongs to: the nearest in it or a parent folder, or the user's own.
     pub fn nearest(here: &Path) -> Result<Self, Failure> {
-        let mut folder = Some(here);
-        while let Some(root) = folder {
-            if let Some(project) = Self::at(root) {
-                return Ok(project);
-            }
-            folder = root.parent();
-        }
-        user_root().and_then(|root| Self::at(&root)).ok_or_else(|| {
+        Self::around(here).or_else(Self::of_user).ok_or_else(|| {
             Failure::new(
                 Code::ProjectMissing,
                 "there is no project in this folder or a parent folder",
             )
         })
+    }
+
+    /// The nearest project in a folder or a parent folder, if there is one.
+    pub fn around(here: &Path) -> Option<Self> {
+        here.ancestors().find_map(Self::at)
+    }
+
+    /// The user's own project, if there is one.
+    pub fn of_user() -> Option<Self> {
+        Self::at(&user_root()?)
     }
 
     fn at(root: &Path) -> Option<Self> {

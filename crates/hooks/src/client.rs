@@ -1,9 +1,9 @@
 //! The clients whose hooks are understood.
 
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 /// A coding agent with hooks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Client {
     /// Claude Code.

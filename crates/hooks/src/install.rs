@@ -21,7 +21,7 @@ pub use entries::SettingsClient;
 pub use error::{FILE_BYTES_MAX, InstallError, Position};
 pub use plan::{Content, HookFile, Root, Scope, plan, trust_file};
 pub use plugin::{PluginFile, claude_plugin};
-pub use trust::HookTrust;
+pub use trust::{HookTrust, Trust};
 
 /// What becomes of a file when hooks are taken out of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,7 +66,7 @@ pub fn install(content: &Content, before: Option<&[u8]>) -> Result<Vec<u8>, Inst
     match content {
         Content::Settings { client, binary } => settings::installed(*client, binary, before),
         Content::Plugin { binary } => opencode::installed(binary, before),
-        Content::Trust(hooks) => trust::installed(hooks, before),
+        Content::Trust(trust) => trust::installed(trust, before),
     }
 }
 
@@ -100,7 +100,7 @@ pub fn uninstall(
         Content::Settings { client, .. } => settings::removed(*client, text_of(now)?, before_text)?,
         Content::Plugin { .. } if opencode::is_ours(now) => None,
         Content::Plugin { .. } => return Ok(Removal::Unchanged),
-        Content::Trust(hooks) => trust::removed(hooks, text_of(now)?, before_text)?,
+        Content::Trust(trust) => trust::removed(trust, text_of(now)?, before_text)?,
     };
     let empty_before = before.filter(|before| before.trim_ascii().is_empty());
     let left = left.map(String::into_bytes).or(empty_before.map(<[u8]>::to_vec));
@@ -121,7 +121,7 @@ pub fn state(content: &Content, now: Option<&[u8]>) -> InstallState {
     match content {
         Content::Settings { client, binary } => settings::state(*client, binary, now),
         Content::Plugin { binary } => opencode::state(binary, now),
-        Content::Trust(hooks) => trust::state(hooks, now),
+        Content::Trust(trust) => trust::state(trust, now),
     }
 }
 

@@ -25,7 +25,7 @@ pub use event::{EVENT_BYTES_MAX, EventKind, HookEvent, Subagent, ToolUse};
 pub use event_error::EventError;
 pub use install::{
     Binary, Content, FILE_BYTES_MAX, HookFile, HookTrust, InstallError, InstallState, PluginFile,
-    Position, Removal, Root, Scope, SettingsClient, claude_plugin, diff, install, plan, state,
-    trust_file, uninstall,
+    Position, Removal, Root, Scope, SettingsClient, Trust, claude_plugin, diff, install, plan,
+    state, trust_file, uninstall,
 };
 pub use tools::{MappedCall, Mapping, ToolTable, with_command};

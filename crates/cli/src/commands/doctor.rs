@@ -15,6 +15,7 @@ use windlass_workspace::find_helper;
 
 use crate::args::Doctor;
 use crate::failure::{CommandResult, Failure};
+use crate::installed;
 use crate::output::{Output, Style, sanitize};
 use crate::project::Project;
 use crate::sandbox::find_program;
@@ -153,6 +154,14 @@ fn check_project(project: &Project, options: &Doctor, findings: &mut Findings) {
     match project.store(&config) {
         Ok(store) => check_store(&store, findings),
         Err(failure) => findings.fail("journal", &failure),
+    }
+    for hooks in installed::all(project) {
+        let name = format!("hooks of {}", hooks.client.as_str());
+        match (hooks.problem, hooks.path) {
+            (Some(problem), _) => findings.add(name, Health::Bad, problem.to_string()),
+            (None, Some(path)) => findings.add(name, Health::Good, path.display().to_string()),
+            (None, None) => findings.add(name, Health::Good, hooks.scope.as_str()),
+        }
     }
 }
 

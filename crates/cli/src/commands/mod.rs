@@ -16,6 +16,7 @@ pub mod grant;
 pub mod hook;
 pub mod import;
 pub mod init;
+pub mod install;
 pub mod keys;
 pub mod loops;
 pub mod mcp;

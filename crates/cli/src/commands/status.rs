@@ -12,6 +12,7 @@ use windlass_views::RunSummary;
 use crate::args::Status;
 use crate::commands::{metrics, transcript};
 use crate::failure::{CommandResult, exit_of};
+use crate::installed;
 use crate::output::{Output, Style, sanitize};
 use crate::project::Project;
 
@@ -80,6 +81,10 @@ pub fn run(project: &Project, options: &Status, output: &Output) -> CommandResul
     }
     if code != 0 {
         output.note("run `windlass verify` for details");
+    }
+    for problem in installed::problems(project) {
+        let word = output.paint_note("warning:", Style::Bad);
+        output.note(&format!("{word} {problem}"));
     }
     Ok(code)
 }

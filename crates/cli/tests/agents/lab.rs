@@ -21,7 +21,7 @@ pub const KEY: &str = "key-of-the-model-5150";
 pub struct Kind {
     pub name: &'static str,
     /// The program in the folder of packages.
-    program: &'static str,
+    pub program: &'static str,
     endpoint: &'static str,
     /// What follows the address.
     path: &'static str,

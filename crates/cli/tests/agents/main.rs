@@ -14,12 +14,15 @@
 #[expect(dead_code, reason = "it is shared, and not all of it is needed here")]
 mod harness;
 mod hostile;
+mod installed;
 mod kills;
 mod lab;
 mod people;
+mod plugin;
 mod processes;
 #[path = "../runners/scripted.rs"]
 mod scripted;
+mod session;
 mod switched_off;
 mod work;
 #[path = "../runs/world.rs"]
@@ -60,6 +63,16 @@ macro_rules! for_each_client {
             #[test]
             fn a_person_answers_a_question() {
                 crate::people::a_question_is_answered(&KIND);
+            }
+
+            #[test]
+            fn installed_hooks_guard_a_session_of_a_project() {
+                crate::installed::guard_a_session(&KIND, "--project");
+            }
+
+            #[test]
+            fn installed_hooks_guard_a_session_of_the_user() {
+                crate::installed::guard_a_session(&KIND, "--user");
             }
 
             #[test]

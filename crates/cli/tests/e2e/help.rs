@@ -39,6 +39,8 @@ const COMMANDS: &[&str] = &[
     "call approve",
     "call settle",
     "call deny",
+    "install",
+    "uninstall",
     "mcp",
     "mcp serve",
     "mcp wrap",

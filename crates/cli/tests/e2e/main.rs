@@ -24,6 +24,7 @@ mod help;
 mod hooks;
 mod init;
 mod input_files;
+mod install;
 mod machines;
 mod mcp;
 mod mcp_client;

@@ -1,17 +1,31 @@
 //! Which files of a client have our hooks.
 
+use serde::{Deserialize, Serialize};
+
 use super::binary::Binary;
 use super::entries::SettingsClient;
-use super::trust::HookTrust;
+use super::trust::Trust;
 use crate::Client;
 
 /// For whom hooks are installed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Scope {
     /// For everything that the user does.
     User,
     /// For one project.
     Project,
+}
+
+impl Scope {
+    /// Its name on the command line and in records.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Project => "project",
+        }
+    }
 }
 
 /// The folder that a file is in.
@@ -57,7 +71,7 @@ pub enum Content {
         binary: Binary,
     },
     /// Trust in hooks of Codex.
-    Trust(Vec<HookTrust>),
+    Trust(Trust),
 }
 
 /// The user's folder of Codex.
@@ -97,6 +111,6 @@ pub fn plan(client: Client, scope: Scope, binary: &Binary) -> Vec<HookFile> {
 
 /// The file in which Codex keeps its trust in hooks: the user's, whatever the hooks' scope is.
 #[must_use]
-pub fn trust_file(hooks: Vec<HookTrust>) -> HookFile {
-    HookFile { root: CODEX_HOME, path: "config.toml", content: Content::Trust(hooks) }
+pub fn trust_file(trust: Trust) -> HookFile {
+    HookFile { root: CODEX_HOME, path: "config.toml", content: Content::Trust(trust) }
 }

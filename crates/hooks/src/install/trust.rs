@@ -4,6 +4,7 @@
 
 use std::ops::Range;
 
+use serde::{Deserialize, Serialize};
 use toml_edit::{Document, Item, Table};
 
 use super::InstallState;
@@ -13,7 +14,8 @@ use super::render::newline_of;
 use super::text_of;
 
 /// Trust in one hook, as `codex app-server` names it in its answer to `hooks/list`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
 pub struct HookTrust {
     /// The hook's key: `key`.
     pub key: String,
@@ -21,28 +23,68 @@ pub struct HookTrust {
     pub hash: String,
 }
 
-const HASH: &str = "trusted_hash";
+/// What Codex is told to trust.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Trust {
+    /// The hooks.
+    pub hooks: Vec<HookTrust>,
+    /// The folder of the project that has them: of one that is not trusted, Codex reads no hooks.
+    pub project: Option<String>,
+}
 
-/// The configuration in which these hooks are trusted.
-pub(crate) fn installed(
-    hooks: &[HookTrust],
-    before: Option<&[u8]>,
-) -> Result<Vec<u8>, InstallError> {
+impl Trust {
+    /// What the configuration says.
+    fn settings(&self) -> Vec<Setting<'_>> {
+        let project = self.project.as_deref().map(Setting::of_project);
+        project.into_iter().chain(self.hooks.iter().map(Setting::of_hook)).collect()
+    }
+}
+
+/// A value in a table of the configuration.
+#[derive(Clone, Copy)]
+struct Setting<'a> {
+    /// The tables that its table is in.
+    parents: &'static [&'static str],
+    /// The key of its table in those.
+    table: &'a str,
+    name: &'static str,
+    value: &'a str,
+}
+
+impl<'a> Setting<'a> {
+    fn of_hook(hook: &'a HookTrust) -> Self {
+        let (table, value) = (hook.key.as_str(), hook.hash.as_str());
+        Self { parents: &["hooks", "state"], table, name: "trusted_hash", value }
+    }
+
+    fn of_project(folder: &'a str) -> Self {
+        Self { parents: &["projects"], table: folder, name: "trust_level", value: "trusted" }
+    }
+
+    /// Its table as the file writes it.
+    fn header(&self) -> String {
+        format!("{}.{}", self.parents.join("."), quoted(self.table))
+    }
+}
+
+/// The configuration with this trust.
+pub(crate) fn installed(trust: &Trust, before: Option<&[u8]>) -> Result<Vec<u8>, InstallError> {
     let before = text_of(before.unwrap_or_default())?;
     let config = Config::new(before)?;
-    config.refuse_disabled(hooks)?;
-    config.check_tables()?;
+    config.refuse_disabled(trust)?;
     let newline = newline_of(before);
     let mut splices = Vec::new();
     let mut added = String::new();
-    for hook in hooks {
-        let value = quoted(&hook.hash);
-        match config.state(&hook.key) {
+    for setting in trust.settings() {
+        config.check_tables(setting.parents)?;
+        let (name, value) = (setting.name, quoted(setting.value));
+        match config.table(setting) {
             None => {
-                let key = quoted(&hook.key);
-                added += &format!("{newline}[hooks.state.{key}]{newline}{HASH} = {value}{newline}");
+                let header = setting.header();
+                added += &format!("{newline}[{header}]{newline}{name} = {value}{newline}");
             }
-            Some(state) => splices.extend(config.with_hash(hook, state, newline)?),
+            Some(table) => splices.extend(config.with_value(setting, table, newline)?),
         }
     }
     if !added.is_empty() {
@@ -52,50 +94,54 @@ pub(crate) fn installed(
         splices.push(Splice { span: before.len()..before.len(), text });
     }
     let after = applied(before, splices).ok_or(InstallError::Unsound)?;
-    let sound = Config::new(&after).is_ok_and(|config| hooks.iter().all(|it| config.trusts(it)));
+    let says_all =
+        |config: Config<'_>| trust.settings().into_iter().all(|setting| config.says(setting));
+    let sound = Config::new(&after).is_ok_and(says_all);
     if sound { Ok(after.into_bytes()) } else { Err(InstallError::Unsound) }
 }
 
 /// The configuration without the trust that was not there before; none, if nothing is left.
 pub(crate) fn removed(
-    hooks: &[HookTrust],
+    trust: &Trust,
     now: &str,
     before: Option<&str>,
 ) -> Result<Option<String>, InstallError> {
     let config = Config::new(now)?;
     let original = before.and_then(|text| Config::new(text).ok());
-    let was_there = |hook: &HookTrust| {
-        original.as_ref().is_some_and(|config| config.state(&hook.key).is_some())
+    let was_there = |setting: Setting<'_>| {
+        original.as_ref().is_some_and(|config| config.table(setting).is_some())
     };
+    let settings = trust.settings().into_iter();
     let gone: Vec<_> =
-        hooks.iter().filter(|hook| config.trusts(hook) && !was_there(hook)).collect();
-    let splices = gone.iter().filter_map(|hook| config.removal(&hook.key));
+        settings.filter(|setting| config.says(*setting) && !was_there(*setting)).collect();
+    let splices = gone.iter().filter_map(|setting| config.removal(*setting));
     let after = applied(now, splices.collect()).ok_or(InstallError::Unsound)?;
-    let sound = Config::new(&after).is_ok_and(|config| !gone.iter().any(|it| config.trusts(it)));
+    let sound = Config::new(&after).is_ok_and(|config| !gone.iter().any(|it| config.says(*it)));
     if !sound {
         return Err(InstallError::Unsound);
     }
     Ok(if before.is_none() && after.trim_ascii().is_empty() { None } else { Some(after) })
 }
 
-/// Whether all hooks are trusted.
-pub(crate) fn state(hooks: &[HookTrust], now: Option<&[u8]>) -> InstallState {
+/// Whether everything is trusted.
+pub(crate) fn state(trust: &Trust, now: Option<&[u8]>) -> InstallState {
     let config = text_of(now.unwrap_or_default()).and_then(Config::new);
     let config = match config {
         Ok(config) => config,
         Err(error) => return InstallState::Changed { reason: error.to_string() },
     };
-    if let Some((reason, _)) = config.disabled(hooks) {
+    if let Some((reason, _)) = config.disabled(trust) {
         return InstallState::Disabled { reason };
     }
-    let missing = hooks.iter().filter(|hook| config.hash(&hook.key).is_none());
-    let missing: Vec<String> = missing.map(|hook| hook.key.clone()).collect();
+    let settings = trust.settings();
+    let missing = settings.iter().filter(|setting| config.value(**setting).is_none());
+    let missing: Vec<String> = missing.map(|setting| setting.table.to_owned()).collect();
     if !missing.is_empty() {
         return InstallState::Missing { events: missing };
     }
-    match hooks.iter().find(|hook| !config.trusts(hook)) {
-        Some(hook) => InstallState::Changed {
-            reason: format!("`{}`: what is trusted is not the hook as it is now", hook.key),
+    match settings.iter().find(|setting| !config.says(**setting)) {
+        Some(setting) => InstallState::Changed {
+            reason: format!("`{}`: what is trusted is not the hook as it is now", setting.table),
         },
         None => InstallState::Installed,
     }
@@ -119,21 +165,25 @@ impl<'a> Config<'a> {
         Position::at(self.text, item.span().map_or(0, |span| span.start))
     }
 
-    /// What is said of a hook.
-    fn state(&self, key: &str) -> Option<&Item> {
-        self.document.get("hooks")?.get("state")?.get(key)
+    /// The table of a setting.
+    fn table(&self, setting: Setting<'_>) -> Option<&Item> {
+        let mut parent = self.document.as_item();
+        for name in setting.parents {
+            parent = parent.get(name)?;
+        }
+        parent.get(setting.table)
     }
 
-    fn hash(&self, key: &str) -> Option<&str> {
-        self.state(key)?.get(HASH)?.as_str()
+    fn value(&self, setting: Setting<'_>) -> Option<&str> {
+        self.table(setting)?.get(setting.name)?.as_str()
     }
 
-    fn trusts(&self, hook: &HookTrust) -> bool {
-        self.hash(&hook.key) == Some(&hook.hash)
+    fn says(&self, setting: Setting<'_>) -> bool {
+        self.value(setting) == Some(setting.value)
     }
 
     /// What switches our hooks off, and where.
-    fn disabled(&self, hooks: &[HookTrust]) -> Option<(String, &Item)> {
+    fn disabled(&self, trust: &Trust) -> Option<(String, &Item)> {
         let off = |item: Option<&'_ Item>| item.and_then(Item::as_bool) == Some(false);
         let features = self.document.get("features");
         for name in ["hooks", "codex_hooks"] {
@@ -142,79 +192,87 @@ impl<'a> Config<'a> {
                 return Some((format!("`features.{name}` is false"), item));
             }
         }
-        let states = hooks.iter().filter_map(|hook| Some((hook, self.state(&hook.key)?)));
+        if let Some(setting) = trust.project.as_deref().map(Setting::of_project)
+            && let Some(level) = self.table(setting).and_then(|table| table.get(setting.name))
+            && level.as_str() != Some(setting.value)
+        {
+            return Some((format!("Codex is told not to trust `{}`", setting.table), level));
+        }
+        let states =
+            trust.hooks.iter().filter_map(|hook| Some((hook, self.table(Setting::of_hook(hook))?)));
         let mut switches = states.filter_map(|(hook, state)| Some((hook, state.get("enabled")?)));
         let (hook, item) = switches.find(|(_, item)| off(Some(item)))?;
         Some((format!("the hook `{}` is switched off", hook.key), item))
     }
 
-    fn refuse_disabled(&self, hooks: &[HookTrust]) -> Result<(), InstallError> {
-        match self.disabled(hooks) {
+    fn refuse_disabled(&self, trust: &Trust) -> Result<(), InstallError> {
+        match self.disabled(trust) {
             Some((reason, item)) => Err(InstallError::Disabled { reason, at: self.at(item) }),
             None => Ok(()),
         }
     }
 
-    /// Checks that tables can be added below `hooks.state`.
-    fn check_tables(&self) -> Result<(), InstallError> {
-        let hooks = self.document.get("hooks");
-        let state = hooks.and_then(|hooks| hooks.get("state"));
-        for (name, item) in [("hooks", hooks), ("hooks.state", state)] {
+    /// Checks that tables can be added below these.
+    fn check_tables(&self, parents: &[&str]) -> Result<(), InstallError> {
+        let mut item = Some(self.document.as_item());
+        for (index, name) in parents.iter().enumerate() {
+            item = item.and_then(|item| item.get(name));
             if let Some(item) = item
                 && item.as_table().is_none_or(Table::is_dotted)
             {
-                let (name, expected) = (name.to_owned(), "a table with a header");
+                let name = parents.get(..=index).unwrap_or(parents).join(".");
+                let expected = "a table with a header";
                 return Err(InstallError::WrongType { name, expected, at: self.at(item) });
             }
         }
         Ok(())
     }
 
-    /// What changes when a hook that is known gets this hash.
-    fn with_hash(
+    /// What changes when a table that is there gets this value.
+    fn with_value(
         &self,
-        hook: &HookTrust,
-        state: &Item,
+        setting: Setting<'_>,
+        table: &Item,
         newline: &str,
     ) -> Result<Option<Splice>, InstallError> {
         let wrong = || InstallError::WrongType {
-            name: format!("hooks.state.{}", quoted(&hook.key)),
+            name: setting.header(),
             expected: "a table with a header",
-            at: self.at(state),
+            at: self.at(table),
         };
-        if self.trusts(hook) {
+        if self.says(setting) {
             return Ok(None);
         }
-        let value = quoted(&hook.hash);
-        if let Some(old) = state.get(HASH) {
+        let value = quoted(setting.value);
+        if let Some(old) = table.get(setting.name) {
             let span = old.span().ok_or_else(wrong)?;
             return Ok(Some(Splice { span, text: value }));
         }
-        let header = state.as_table().filter(|table| !table.is_dotted());
+        let header = table.as_table().filter(|table| !table.is_dotted());
         let header = header.and_then(|table| table.span()).ok_or_else(wrong)?;
         let end = self.line_end(header.end);
-        let line = format!("{HASH} = {value}{newline}");
+        let line = format!("{} = {value}{newline}", setting.name);
         let complete = self.text.get(..end).is_some_and(|text| text.ends_with('\n'));
         let text = if complete { line } else { format!("{newline}{line}") };
         Ok(Some(Splice { span: end..end, text }))
     }
 
-    /// What is taken out with the trust in a hook: its table, if there is nothing else in it.
-    fn removal(&self, key: &str) -> Option<Splice> {
-        let state = self.state(key)?;
-        let (key, item) = state.as_table_like()?.get_key_value(HASH)?;
+    /// What is taken out with a setting: its table, if there is nothing else in it.
+    fn removal(&self, setting: Setting<'_>) -> Option<Splice> {
+        let state = self.table(setting)?;
+        let (key, item) = state.as_table_like()?.get_key_value(setting.name)?;
         let span = match state.as_table().filter(|table| !table.is_dotted()) {
             Some(table) => {
                 let line = self.line_start(key.span()?.start)..self.line_end(item.span()?.end);
                 self.whole_table(table, &line).unwrap_or(line)
             }
-            // Within a line there is no telling what belongs to it, so that the hash becomes empty.
+            // Within a line there is no telling what belongs to it, so that the value becomes empty.
             None => return Some(Splice { span: item.span()?, text: quoted("") }),
         };
         Some(Splice { span, text: String::new() })
     }
 
-    /// The place of a table of which the hash's line is all, with the empty line before it.
+    /// The place of a table of which the value's line is all, with the empty line before it.
     fn whole_table(&self, table: &Table, line: &Range<usize>) -> Option<Range<usize>> {
         let header = table.span()?;
         let header = self.line_start(header.start)..self.line_end(header.end);

@@ -1,6 +1,6 @@
 //! Which files have hooks.
 
-use windlass_hooks::{Binary, Client, Content, Root, Scope, plan, trust_file};
+use windlass_hooks::{Binary, Client, Content, Root, Scope, Trust, plan, trust_file};
 
 use crate::BINARY;
 
@@ -28,7 +28,7 @@ fn each_client_has_its_file() {
         let Root::User { variable: named, in_home: found, .. } = files[0].root else { panic!() };
         assert_eq!((named, found), (variable, in_home));
     }
-    let trust = trust_file(Vec::new());
+    let trust = trust_file(Trust::default());
     assert_eq!(trust.path, "config.toml");
-    assert_eq!(trust.content, Content::Trust(Vec::new()));
+    assert_eq!(trust.content, Content::Trust(Trust::default()));
 }

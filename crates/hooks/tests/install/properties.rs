@@ -267,9 +267,10 @@ proptest! {
                 }
             }
         }
-        let trust = windlass_hooks::trust_file(vec![windlass_hooks::HookTrust {
-            key: "k".to_owned(), hash: "h".to_owned(),
-        }]).content;
+        let trust = windlass_hooks::trust_file(windlass_hooks::Trust {
+            hooks: vec![windlass_hooks::HookTrust { key: "k".to_owned(), hash: "h".to_owned() }],
+            project: Some("p".to_owned()),
+        }).content;
         for bytes in [&bytes[..], text.as_bytes()] {
             let _ = uninstall(&trust, bytes, None, b"");
             if let Ok(after) = install(&trust, Some(bytes)) {

@@ -1,6 +1,8 @@
 //! Trust in hooks of Codex.
 
-use windlass_hooks::{HookTrust, InstallState, Removal, install, state, trust_file, uninstall};
+use windlass_hooks::{
+    Content, HookTrust, InstallState, Removal, Trust, install, state, trust_file, uninstall,
+};
 
 use crate::installed;
 
@@ -12,10 +14,14 @@ fn hooks() -> Vec<HookTrust> {
     ]
 }
 
+fn content(project: Option<&str>) -> Content {
+    trust_file(Trust { hooks: hooks(), project: project.map(str::to_owned) }).content
+}
+
 const ADDED: &str = "[hooks.state.\"/users/u/.codex/hooks.json:pre_tool_use:0:0\"]\ntrusted_hash = \"sha256:aa\"\n\n[hooks.state.\"/a \\\"b\\\"\\\\c:stop:1:0\"]\ntrusted_hash = \"sha256:bb\"\n";
 
 fn left(now: &str, before: Option<&str>) -> Option<String> {
-    let content = trust_file(hooks()).content;
+    let content = content(None);
     match uninstall(&content, now.as_bytes(), before.map(str::as_bytes), b"else").unwrap() {
         Removal::Unchanged => Some(now.to_owned()),
         Removal::Write(bytes) => Some(String::from_utf8(bytes).unwrap()),
@@ -25,7 +31,7 @@ fn left(now: &str, before: Option<&str>) -> Option<String> {
 
 #[test]
 fn tables_are_added_at_the_end_and_taken_out_again() {
-    let content = trust_file(hooks()).content;
+    let content = content(None);
     assert_eq!(installed(&content, ""), ADDED);
     assert_eq!(left(ADDED, None), None);
     for before in [
@@ -53,7 +59,7 @@ fn tables_are_added_at_the_end_and_taken_out_again() {
 
 #[test]
 fn an_older_hash_is_replaced_and_a_table_is_filled() {
-    let content = trust_file(hooks()).content;
+    let content = content(None);
     let old = ADDED.replace("\"sha256:aa\"", "'old' # since");
     assert_eq!(installed(&content, &old), ADDED.replace("aa\"", "aa\" # since"));
     let bare = ADDED.replace("trusted_hash = \"sha256:aa\"", "enabled = true");
@@ -77,7 +83,7 @@ fn a_hook_of_others_that_has_the_key_now_stays_trusted() {
 
 #[test]
 fn what_cannot_be_edited_is_refused() {
-    let content = trust_file(hooks()).content;
+    let content = content(None);
     let key = "\"/users/u/.codex/hooks.json:pre_tool_use:0:0\"";
     for (before, message) in [
         ("a = \n".to_owned(), "line 1, column "),
@@ -101,7 +107,7 @@ fn what_cannot_be_edited_is_refused() {
 
 #[test]
 fn changes_are_noticed() {
-    let content = trust_file(hooks()).content;
+    let content = content(None);
     let keys = || hooks().into_iter().map(|hook| hook.key).collect();
     assert_eq!(state(&content, None), InstallState::Missing { events: keys() });
     let InstallState::Changed { reason } =
@@ -114,4 +120,29 @@ fn changes_are_noticed() {
     let reason = "`features.hooks` is false".to_owned();
     assert_eq!(state(&content, Some(off.as_bytes())), InstallState::Disabled { reason });
     let InstallState::Changed { .. } = state(&content, Some(b"=")) else { panic!() };
+}
+
+#[test]
+fn the_project_of_the_hooks_is_trusted_with_them() {
+    let content = content(Some("/a/b"));
+    let project = "[projects.\"/a/b\"]\ntrust_level = \"trusted\"\n";
+    let after = format!("{project}\n{ADDED}");
+    assert_eq!(installed(&content, ""), after);
+    assert_eq!(state(&content, Some(after.as_bytes())), InstallState::Installed);
+    let without = state(&content, Some(ADDED.as_bytes()));
+    assert_eq!(without, InstallState::Missing { events: vec!["/a/b".to_owned()] });
+    // Trust that was there before stays.
+    assert_eq!(installed(&content, project), after);
+    let uninstalled = |before: Option<&str>| {
+        uninstall(&content, after.as_bytes(), before.map(str::as_bytes), b"else").unwrap()
+    };
+    assert_eq!(uninstalled(Some(project)), Removal::Write(project.as_bytes().to_vec()));
+    assert_eq!(uninstalled(None), Removal::Delete);
+    // What somebody has decided against is not decided anew.
+    let refused = project.replace("\"trusted\"", "\"untrusted\"");
+    let error = install(&content, Some(refused.as_bytes())).unwrap_err().to_string();
+    assert!(error.contains("line 2, column 15: Codex is told not to trust `/a/b`"), "{error}");
+    let InstallState::Disabled { .. } = state(&content, Some(refused.as_bytes())) else { panic!() };
+    let error = install(&content, Some(b"projects = {}\n")).unwrap_err().to_string();
+    assert!(error.contains("`projects` is not a table with a header"), "{error}");
 }

@@ -1,0 +1,132 @@
+//! Records of the hooks that were installed into clients: what their files were before, and what was written.
+//!
+//! A record is written before the client's file, so that after a crash in between there is one too many, never one
+//! too few. It lies in the state folder, which agents cannot reach.
+
+mod check;
+
+use std::fs::{DirBuilder, File};
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use windlass_hooks::{Binary, Client, Content, InstallError, Scope, Trust, plan, trust_file};
+use windlass_kernel::Code;
+
+#[cfg_attr(not(test), expect(unused_imports, reason = "`hook` will use it"))]
+pub use check::problem_of;
+pub use check::{all, disabled_elsewhere, problems};
+
+use crate::atomic;
+use crate::failure::Failure;
+use crate::input;
+use crate::state::cannot_write;
+
+/// The folder of records in a state folder.
+const FOLDER: &str = "installed";
+/// The lock of changes to records and to the files of clients.
+const LOCK: &str = ".lock";
+/// The maximum size of a record: each file twice, with what JSON adds.
+const RECORD_BYTES_MAX: u64 = 16 << 20;
+
+/// Hooks that were installed into a client.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Installation {
+    /// The client.
+    pub client: Client,
+    /// For whom.
+    pub scope: Scope,
+    /// The program that the hooks start.
+    pub binary: String,
+    /// The files that have hooks, or trust in them.
+    pub files: Vec<InstalledFile>,
+    /// The folders that were made for them, outermost first.
+    pub folders: Vec<PathBuf>,
+}
+
+/// A file of a client that has something of ours.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InstalledFile {
+    /// Where the client looks for it.
+    pub path: PathBuf,
+    /// What was in it before; nothing if there was no such file.
+    pub before: Option<String>,
+    /// What was written.
+    pub installed: String,
+    /// What it trusts, if it is Codex's file of trust.
+    pub trust: Option<Trust>,
+}
+
+impl Installation {
+    /// What our part of a file is.
+    pub fn content(&self, file: &InstalledFile) -> Result<Content, InstallError> {
+        let hooks = || {
+            let binary = Binary::new(&self.binary)?;
+            let files = plan(self.client, self.scope, &binary);
+            files.into_iter().next().map(|file| file.content).ok_or(InstallError::Unsound)
+        };
+        match &file.trust {
+            Some(trust) => Ok(trust_file(trust.clone()).content),
+            None => hooks(),
+        }
+    }
+
+    /// The file of this path.
+    pub fn file(&self, path: &Path) -> Option<&InstalledFile> {
+        self.files.iter().find(|file| file.path == path)
+    }
+}
+
+fn path(state: &Path, client: Client, scope: Scope) -> PathBuf {
+    state.join(FOLDER).join(format!("{}-{}.json", client.as_str(), scope.as_str()))
+}
+
+/// Makes sure that no other process installs anything of this state folder's project meanwhile.
+pub fn lock(state: &Path) -> Result<File, Failure> {
+    let folder = state.join(FOLDER);
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
+    made.map_err(|error| cannot_write(&folder, &error))?;
+    let path = folder.join(LOCK);
+    let opened = File::options().create(true).truncate(false).write(true).open(&path);
+    let file = opened.map_err(|error| cannot_write(&path, &error))?;
+    file.lock().map_err(|error| cannot_write(&path, &error))?;
+    Ok(file)
+}
+
+/// Reads the record of an installation, if there is one.
+pub fn read(state: &Path, client: Client, scope: Scope) -> Result<Option<Installation>, Failure> {
+    let path = path(state, client, scope);
+    if !path.exists() {
+        return Ok(None);
+    }
+    let bytes = input::read(&path, RECORD_BYTES_MAX)?;
+    let record: Installation = serde_json::from_slice(&bytes).map_err(|error| {
+        let message = format!("`{}` is damaged: {error}", path.display());
+        Failure::new(Code::StateDamaged, message)
+            .hint(format!("remove it; `windlass install {}` writes a new one", client.as_str()))
+    })?;
+    Ok(Some(record))
+}
+
+/// Writes the record of an installation.
+pub fn write(state: &Path, record: &Installation) -> Result<(), Failure> {
+    let path = path(state, record.client, record.scope);
+    let bytes =
+        serde_json::to_vec(record).map_err(|error| Failure::of(Code::FileUnwritable, &error))?;
+    atomic::write(&path, &bytes).map_err(|error| cannot_write(&path, &error))
+}
+
+/// Removes the record of an installation.
+pub fn remove(state: &Path, client: Client, scope: Scope) -> Result<(), Failure> {
+    let path = path(state, client, scope);
+    match std::fs::remove_file(&path).and_then(|()| atomic::sync_parent(&path)) {
+        Ok(()) => Ok(()),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
+        Err(error) => {
+            let message = format!("`{}` cannot be removed: {error}", path.display());
+            Err(Failure::new(Code::FileUnwritable, message))
+        }
+    }
+}

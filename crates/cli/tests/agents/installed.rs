@@ -1,0 +1,38 @@
+//! `windlass install`: a session that a person starts is guarded from then on, and not before or after.
+
+use crate::lab::{Kind, Lab};
+use crate::session::{client, configure, run, script, shell};
+
+/// A client without hooks does what the model says. With them, what policy denies has no effect, the model is told why,
+/// and what is allowed is on record.
+pub fn guard_a_session(kind: &'static Kind, scope: &'static str) {
+    let denied = "touch denied; cat ~/.ssh/id_rsa";
+    let calls = [shell(kind.name, denied), shell(kind.name, "touch made")];
+    let Some(lab) = Lab::new(kind, &script(&calls)) else { return };
+    configure(&lab);
+    let (place, root) = (&lab.repo.place, lab.repo.root());
+    if scope == "--user" {
+        lab.windlass(&["init", "--user"]).exit(0);
+    }
+    lab.windlass(&["install", kind.name, scope, "--yes"]).exit(0);
+    let ended = run(client(&lab));
+    assert!(root.join("made").exists(), "{ended}\n{}", lab.told());
+    assert!(!root.join("denied").exists(), "{ended}");
+    assert!(lab.told().contains("refused: "), "{}", lab.told());
+    let calls = lab.calls();
+    let states: Vec<(&str, &str)> =
+        calls.iter().map(|(tool, _, state)| (tool.as_str(), state.as_str())).collect();
+    assert_eq!(states, [("shell/run", "DENIED"), ("shell/run", "COMPLETED")], "{ended}");
+    assert_eq!(calls[1].1["line"], "touch made");
+    lab.windlass(&["verify"]).exit(0);
+    lab.windlass(&["status", "--json"]).exit(0).quiet();
+    let runs = lab.windlass(&["status", "--json"]).exit(0).json();
+    assert_eq!(runs[0]["loop"], "session", "{runs}");
+    // Without hooks the same session is free.
+    lab.windlass(&["uninstall", kind.name, scope, "--yes"]).exit(0);
+    std::fs::remove_file(root.join("made")).expect("the file");
+    let ended = run(client(&lab));
+    assert!(root.join("denied").exists() && root.join("made").exists(), "{ended}");
+    assert_eq!(lab.calls().len(), calls.len());
+    assert!(!place.home().join(".codex/hooks.json").exists());
+}

@@ -1,0 +1,463 @@
+//! `windlass install` and `windlass uninstall`: hooks in the settings of coding agents.
+
+use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use crate::harness::{Outcome, Place};
+
+/// Codex is tried apart, because it must be told to trust the hooks.
+const CLIENTS: [&str; 3] = ["claude", "gemini", "opencode"];
+const SCOPES: [&str; 2] = ["--project", "--user"];
+
+/// A place with a project, and the user's own project.
+fn place() -> Place {
+    let place = Place::with_project();
+    place.run(&["init", "--user"]).exit(0);
+    place
+}
+
+/// The file of a client that has the hooks.
+fn file(place: &Place, client: &str, scope: &str) -> PathBuf {
+    let (work, home) = (place.work(), place.home());
+    match (client, scope) {
+        ("claude", "--project") => work.join(".claude/settings.json"),
+        ("claude", _) => home.join(".claude/settings.json"),
+        ("codex", "--project") => work.join(".codex/hooks.json"),
+        ("codex", _) => home.join(".codex/hooks.json"),
+        ("gemini", "--project") => work.join(".gemini/settings.json"),
+        ("gemini", _) => home.join(".gemini/settings.json"),
+        ("opencode", "--project") => work.join(".opencode/plugin/windlass.js"),
+        ("opencode", _) => home.join(".config/opencode/plugin/windlass.js"),
+        _ => panic!("{client}"),
+    }
+}
+
+/// The records of installations in a state folder.
+fn records(state: &std::path::Path) -> Vec<String> {
+    let files = std::fs::read_dir(state.join("installed")).unwrap();
+    let names = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+    names.filter(|name| !name.starts_with('.')).collect()
+}
+
+fn write(path: &std::path::Path, text: &str) {
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    std::fs::write(path, text).unwrap();
+}
+
+fn read(path: &std::path::Path) -> String {
+    std::fs::read_to_string(path).unwrap()
+}
+
+fn install(place: &Place, client: &str, more: &[&str]) -> Outcome {
+    place.run(&[&["install", client, "--yes"], more].concat())
+}
+
+fn uninstall(place: &Place, client: &str, more: &[&str]) -> Outcome {
+    place.run(&[&["uninstall", client, "--yes"], more].concat())
+}
+
+#[test]
+fn hooks_come_and_go_without_a_trace() {
+    let place = place();
+    for client in CLIENTS {
+        for scope in SCOPES {
+            let path = file(&place, client, scope);
+            let folder = path.parent().unwrap();
+            install(&place, client, &[scope]).exit(0).quiet().says("installed").says("+");
+            let written = read(&path);
+            assert!(written.contains(env!("CARGO_BIN_EXE_windlass")), "{written}");
+            install(&place, client, &[scope]).exit(0).quiet().says("nothing to change");
+            assert_eq!(read(&path), written);
+            uninstall(&place, client, &[scope]).exit(0).quiet().says("taken out");
+            assert!(!path.exists() && !folder.exists(), "{client} {scope}");
+            uninstall(&place, client, &[scope]).exit(0).quiet().says("no hooks of ours");
+        }
+    }
+    assert_eq!(records(&place.state()), Vec::<String>::new());
+}
+
+#[test]
+fn what_others_wrote_comes_back_byte_for_byte() {
+    let place = place();
+    let before = "{ \"hooks\" : {\n\t\"PreToolUse\":[{\"hooks\":[{\"type\":\"command\",\"command\":\"mine\"}]}]\n\t},\n\n \
+        \"model\":\"x\"}";
+    for client in ["claude", "gemini"] {
+        for scope in SCOPES {
+            let path = file(&place, client, scope);
+            write(&path, before);
+            std::fs::set_permissions(&path, PermissionsExt::from_mode(0o640)).unwrap();
+            install(&place, client, &[scope]).exit(0);
+            let written = read(&path);
+            let value: Value = serde_json::from_str(&written).unwrap();
+            assert_eq!(value["hooks"]["PreToolUse"][0]["hooks"][0]["command"], "mine");
+            assert_eq!(value["model"], "x");
+            let mode = || std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+            assert_eq!(mode(), 0o640);
+            uninstall(&place, client, &[scope]).exit(0);
+            assert_eq!((read(&path).as_str(), mode()), (before, 0o640));
+        }
+    }
+}
+
+#[test]
+fn what_was_changed_since_is_kept_and_only_our_hooks_go() {
+    let place = place();
+    let path = file(&place, "claude", "--project");
+    install(&place, "claude", &[]).exit(0);
+    write(&path, &read(&path).replacen('{', "{\n  \"model\": \"x\",", 1));
+    // What is installed again has the changes of the user before it.
+    install(&place, "claude", &[]).exit(0).says("nothing to change");
+    uninstall(&place, "claude", &[]).exit(0);
+    let left: Value = serde_json::from_str(&read(&path)).unwrap();
+    assert_eq!(left, json!({ "model": "x" }));
+
+    write(&path, "{}\n");
+    install(&place, "claude", &[]).exit(0);
+    let value = read(&path).replacen("\"hooks\"", "\"theme\": \"dark\",\n  \"hooks\"", 1);
+    write(&path, &value);
+    uninstall(&place, "claude", &[]).exit(0);
+    let left: Value = serde_json::from_str(&read(&path)).unwrap();
+    assert_eq!(left, json!({ "theme": "dark" }));
+}
+
+#[test]
+fn without_an_answer_nothing_changes() {
+    let place = place();
+    let path = file(&place, "claude", "--project");
+    for line in [&["install", "claude"][..], &["install", "claude", "--json"]] {
+        let outcome = place.run(line).exit(2);
+        assert!(outcome.stderr.contains("--yes"), "{outcome}");
+        assert!(!path.exists());
+    }
+    place.run(&["install", "claude", "--dry-run"]).exit(0).quiet().says("\"PreToolUse\"");
+    let shown = place.run(&["install", "claude", "--dry-run", "--json"]).exit(0).quiet().json();
+    assert_eq!((&shown["done"], &shown["files"][0]["change"]), (&json!(false), &json!("create")));
+    assert!(!path.exists() && records(&place.state()).is_empty());
+    let done = place.run(&["install", "claude", "--yes", "--json"]).exit(0).quiet().json();
+    let parts = [&done["client"], &done["scope"], &done["done"], &done["warnings"]];
+    assert_eq!(parts, [&json!("claude"), &json!("project"), &json!(true), &json!([])]);
+    assert_eq!(done["files"][0]["path"], json!(path.canonicalize().unwrap()));
+    let line = ["uninstall", "claude", "--dry-run"];
+    place.run(&line).exit(0).says("delete").says("-  \"hooks\"");
+    assert!(path.exists());
+}
+
+#[test]
+fn settings_that_are_damaged_or_switch_hooks_off_are_left_alone() {
+    let place = place();
+    for (client, text, part) in [
+        ("claude", "{ \"hooks\": ", "line 1"),
+        ("claude", "{ // mine\n}", "a comment"),
+        ("claude", "{\"disableAllHooks\": true}", "`disableAllHooks` is set"),
+        ("gemini", "{\"hooksConfig\": {\"enabled\": false}}", "`hooksConfig.enabled` is not true"),
+        ("gemini", "[]", "an object"),
+        ("opencode", "export const mine = 1\n", "not one of ours"),
+    ] {
+        for scope in SCOPES {
+            let path = file(&place, client, scope);
+            write(&path, text);
+            install(&place, client, &[scope]).fails_with(2, "CONFIG_INVALID").warns(part);
+            assert_eq!(read(&path), text);
+            std::fs::remove_file(&path).unwrap();
+        }
+    }
+    // A setting elsewhere can switch them off, too.
+    for (scope, other) in [
+        ("--project", place.home().join(".claude/settings.json")),
+        ("--user", place.work().join(".claude/settings.local.json")),
+        ("--project", place.work().join(".claude/settings.local.json")),
+    ] {
+        write(&other, "{\"disableAllHooks\": true}");
+        let outcome = install(&place, "claude", &["--project"]);
+        outcome.fails_with(2, "CONFIG_INVALID").warns(&other.display().to_string());
+        assert!(!file(&place, "claude", scope).is_symlink());
+        std::fs::remove_file(&other).unwrap();
+    }
+    assert_eq!(records(&place.state()), Vec::<String>::new());
+}
+
+#[test]
+fn links_of_the_user_are_kept_and_links_out_of_a_project_refused() {
+    let place = place();
+    let path = file(&place, "claude", "--user");
+    let real = place.home().join("dotfiles/claude.json");
+    write(&real, "{\"model\": \"x\"}\n");
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    symlink("../dotfiles/claude.json", &path).unwrap();
+    install(&place, "claude", &["--user"]).exit(0);
+    assert!(path.is_symlink());
+    assert!(read(&real).contains("PreToolUse"));
+    uninstall(&place, "claude", &["--user"]).exit(0);
+    assert!(path.is_symlink());
+    assert_eq!(read(&real), "{\"model\": \"x\"}\n");
+    // A link that leads nowhere is not followed.
+    std::fs::remove_file(&real).unwrap();
+    install(&place, "claude", &["--user"]).fails_with(1, "FILE_UNREADABLE").warns("leads nowhere");
+
+    let outside = place.base().join("outside");
+    std::fs::create_dir(&outside).unwrap();
+    symlink(&outside, place.work().join(".claude")).unwrap();
+    install(&place, "claude", &["--project"]).fails_with(3, "PATH_OUTSIDE_WORKSPACE");
+    assert_eq!(std::fs::read_dir(&outside).unwrap().count(), 0);
+    std::fs::remove_file(place.work().join(".claude")).unwrap();
+    write(&outside.join("it.json"), "{}");
+    std::fs::create_dir(place.work().join(".claude")).unwrap();
+    symlink(outside.join("it.json"), file(&place, "claude", "--project")).unwrap();
+    install(&place, "claude", &["--project"]).fails_with(3, "PATH_OUTSIDE_WORKSPACE");
+    assert_eq!(read(&outside.join("it.json")), "{}");
+}
+
+#[test]
+fn a_file_that_cannot_be_written_leaves_nothing_half_done() {
+    let place = place();
+    let path = file(&place, "claude", "--project");
+    // A folder in the place of a file is an obstacle for every user.
+    std::fs::create_dir_all(&path).unwrap();
+    install(&place, "claude", &[]).fails_with(1, "FILE_UNREADABLE");
+    std::fs::remove_dir(&path).unwrap();
+    std::fs::remove_dir(path.parent().unwrap()).unwrap();
+    write(path.parent().unwrap(), "a file");
+    let outcome = install(&place, "claude", &[]);
+    assert_eq!(outcome.code, Some(1), "{outcome}");
+    std::fs::remove_file(path.parent().unwrap()).unwrap();
+    assert_eq!(records(&place.state()), Vec::<String>::new());
+    if rustix::process::geteuid().is_root() {
+        return;
+    }
+    let folder = path.parent().unwrap();
+    write(&path, "{}");
+    std::fs::set_permissions(folder, PermissionsExt::from_mode(0o500)).unwrap();
+    let outcome = install(&place, "claude", &[]);
+    std::fs::set_permissions(folder, PermissionsExt::from_mode(0o700)).unwrap();
+    outcome.fails_with(1, "FILE_UNWRITABLE");
+    assert_eq!(read(&path), "{}");
+    assert_eq!(records(&place.state()), Vec::<String>::new());
+}
+
+#[test]
+fn a_record_without_hooks_is_what_a_crash_leaves() {
+    let place = place();
+    let path = file(&place, "claude", "--project");
+    write(&path, "{\"model\": \"x\"}\n");
+    install(&place, "claude", &[]).exit(0);
+    let (record, written) = (place.state().join("installed/claude-project.json"), read(&path));
+    assert_eq!(std::fs::metadata(&record).unwrap().permissions().mode() & 0o777, 0o600);
+    // Killed before the file was written: it is as it was, or the user has changed it since.
+    for before in ["{\"model\": \"x\"}\n", "{\"model\": \"y\"}\n"] {
+        let kept = read(&record);
+        write(&path, before);
+        uninstall(&place, "claude", &[]).exit(0).says("no hooks of ours");
+        assert_eq!(read(&path), before);
+        assert!(!record.exists());
+        write(&record, &kept);
+        install(&place, "claude", &[]).exit(0).says("installed");
+        assert_eq!(read(&path).replace("\"y\"", "\"x\""), written);
+        uninstall(&place, "claude", &[]).exit(0);
+        assert_eq!(read(&path), before);
+        write(&record, &kept);
+    }
+    // Killed after the file was given back, before the record was removed.
+    uninstall(&place, "claude", &[]).exit(0).says("no hooks of ours");
+    assert!(!record.exists());
+    // Hooks without a record: those of a clone, or of a state that was lost.
+    write(&path, &written);
+    uninstall(&place, "claude", &[]).exit(0).says("taken out");
+    let left: Value = serde_json::from_str(&read(&path)).unwrap();
+    assert_eq!(left, json!({ "model": "x" }));
+    write(&record, "{");
+    install(&place, "claude", &[]).fails_with(5, "STATE_DAMAGED");
+}
+
+#[test]
+fn hooks_that_were_taken_out_or_changed_are_noticed() {
+    let place = place();
+    place.run(&["status"]).exit(0);
+    for (client, scope) in
+        [("claude", "--project"), ("gemini", "--user"), ("opencode", "--project")]
+    {
+        install(&place, client, &[scope]).exit(0);
+        let (path, name) = (file(&place, client, scope), format!("hooks of {client}"));
+        let written = read(&path);
+        let healthy = place.run(&["doctor"]);
+        let line = healthy.text().lines().find(|line| line.contains(&name)).unwrap().to_owned();
+        assert!(line.contains(&path.canonicalize().unwrap().display().to_string()), "{line}");
+        let status = place.run(&["status", "--json"]).exit(0).quiet();
+        assert_eq!(status.json(), json!([]));
+        let changed = written.replacen("30", "1", 1).replacen("10 * 60", "1", 1);
+        for damage in [None, Some(""), Some("{}"), Some(&*changed)] {
+            match damage {
+                None => std::fs::remove_file(&path).unwrap(),
+                Some(text) => write(&path, text),
+            }
+            let again = format!("`windlass install {client} {scope}`");
+            place.run(&["status"]).exit(0).warns(&name).warns(&again);
+            place.run(&["status", "--json"]).exit(0).warns(&name);
+            place.run(&["doctor"]).exit(1).says(&again);
+            write(&path, &written);
+        }
+        place.run(&["status", "--json"]).exit(0).quiet();
+        // What others add beside ours is no harm.
+        if client != "opencode" {
+            write(&path, &written.replacen('{', "{ \"x\": 1,", 1));
+            place.run(&["status", "--json"]).exit(0).quiet();
+        }
+        uninstall(&place, client, &[scope]).exit(0);
+        place.run(&["status", "--json"]).exit(0).quiet();
+    }
+    install(&place, "claude", &[]).exit(0);
+    place.write(".claude/settings.local.json", "{\"disableAllHooks\": true}");
+    place.run(&["status"]).exit(0).warns("settings.local.json").warns("disableAllHooks");
+}
+
+#[test]
+fn the_scope_is_the_project_if_there_is_one() {
+    let place = Place::new();
+    let missing = install(&place, "claude", &[]).fails_with(2, "PROJECT_MISSING");
+    missing.warns("windlass init --user");
+    install(&place, "claude", &["--user"])
+        .fails_with(2, "PROJECT_MISSING")
+        .warns("windlass init --user");
+    place.run(&["init", "--user"]).exit(0);
+    install(&place, "claude", &["--project"]).fails_with(2, "PROJECT_MISSING");
+    install(&place, "claude", &[]).exit(0);
+    assert!(file(&place, "claude", "--user").exists());
+    place.run(&["init"]).exit(0);
+    let deep = place.work().join("a/b");
+    std::fs::create_dir_all(&deep).unwrap();
+    for more in [&["--project"][..], &[]] {
+        let mut command = place.command(&[&["install", "claude", "--yes"], more].concat());
+        let outcome = crate::harness::finish(
+            {
+                command.current_dir(&deep);
+                command
+            },
+            &[],
+        );
+        outcome.exit(0);
+        assert!(file(&place, "claude", "--project").exists());
+        uninstall(&place, "claude", &["--project", "."]).exit(0).says("taken out");
+    }
+    install(&place, "claude", &["--user", "--project"]).fails_with(2, "REQUEST_INVALID");
+    place.run_with("WINDLASS_PROJECT", ".", &["install", "claude", "--user", "--yes"]).exit(0);
+}
+
+#[test]
+fn the_variable_of_a_client_names_its_folder() {
+    let place = place();
+    let run = |name: &str, value: &str, line: &[&str]| place.run_with(name, value, line);
+    let line = ["install", "claude", "--user", "--yes"];
+    let elsewhere = place.base().join("elsewhere");
+    let folder = elsewhere.display().to_string();
+    run("CLAUDE_CONFIG_DIR", "relative", &line).fails_with(2, "CONFIG_INVALID");
+    run("CLAUDE_CONFIG_DIR", &folder, &line).exit(0);
+    assert!(elsewhere.join("settings.json").exists());
+    // Where they are is on record.
+    install(&place, "claude", &["--user"]).fails_with(2, "REQUEST_INVALID").warns("elsewhere");
+    uninstall(&place, "claude", &["--user"]).exit(0);
+    assert!(!elsewhere.exists());
+}
+
+#[test]
+fn what_an_agent_could_replace_is_told() {
+    let place = place();
+    let copy = place.work().join("windlass");
+    std::fs::copy(env!("CARGO_BIN_EXE_windlass"), &copy).unwrap();
+    let run = |line: &[&str]| {
+        let mut command = std::process::Command::new(&copy);
+        place.settle(command.args(line));
+        crate::harness::finish(command, &[])
+    };
+    let line = ["install", "claude", "--yes"];
+    run(&line).exit(0).warns("lies in the project");
+    run(&["install", "gemini", "--yes", "--user"]).exit(0).warns("temporary files");
+    // Another program's path replaces it.
+    install(&place, "claude", &[]).exit(0).quiet().says("installed");
+    std::fs::remove_file(&copy).unwrap();
+    place.run(&["status"]).exit(0).warns("hooks of gemini").warns("which is gone");
+    place.write_untrusted(".windlass/policy/more.toml", "");
+    install(&place, "claude", &[]).exit(0).warns("PROJECT_UNTRUSTED");
+}
+
+/// A program that answers as `codex app-server` does.
+fn fake_codex(place: &Place, hooks: usize) {
+    let program = place.base().join("codex");
+    let script = include_str!("codex.sh").replace("@HOOKS@", &hooks.to_string());
+    write(&program, &script);
+    std::fs::set_permissions(&program, PermissionsExt::from_mode(0o755)).unwrap();
+    place.settings(&format!("[agents.codex]\ncommand = [\"{}\"]\n", program.display()));
+}
+
+#[test]
+fn codex_is_told_to_trust_the_hooks() {
+    let place = place();
+    let config = place.home().join(".codex/config.toml");
+    fake_codex(&place, 9);
+    for scope in SCOPES {
+        for before in [None, Some("model = \"x\" # mine\n")] {
+            let path = file(&place, "codex", scope);
+            if let Some(before) = before {
+                write(&config, before);
+            }
+            install(&place, "codex", &[scope]).exit(0).says("installed").warns("to trust");
+            let trusted = read(&config);
+            assert_eq!(trusted.matches("[hooks.state.").count(), 9, "{trusted}");
+            assert_eq!(trusted.contains("trust_level"), scope == "--project", "{trusted}");
+            install(&place, "codex", &[scope]).exit(0).quiet().says("nothing to change");
+            assert_eq!(read(&config), trusted);
+            place.run(&["status", "--json"]).exit(0).quiet();
+            // Without trust the hooks are skipped.
+            write(&config, &trusted.replacen("sha256:", "sha256:0", 1));
+            place.run(&["status"]).exit(0).warns("hooks of codex");
+            install(&place, "codex", &[scope]).exit(0).says("installed");
+            assert_eq!(read(&config), trusted);
+            uninstall(&place, "codex", &[scope]).exit(0).says("taken out");
+            assert!(!path.exists());
+            assert_eq!(std::fs::read_to_string(&config).ok().as_deref(), before);
+            drop(std::fs::remove_file(&config));
+        }
+    }
+}
+
+#[test]
+fn codex_that_cannot_be_told_is_said_or_leaves_nothing() {
+    let place = place();
+    let path = file(&place, "codex", "--project");
+    let config = place.home().join(".codex/config.toml");
+    let line = ["install", "codex", "--yes"];
+    // No program: the hooks are written, and it is said that they are skipped.
+    let outcome = place.run_with("PATH", "/nowhere", &line).exit(3);
+    outcome.says("installed").warns("AGENT_UNGUARDED").warns("SKIPS");
+    assert!(path.exists() && !config.exists());
+    place.run(&["status"]).exit(0).warns("Codex does not trust them");
+    fake_codex(&place, 9);
+    install(&place, "codex", &[]).exit(0).says("installed");
+    // Hooks that stay as they are need no Codex; hooks that change do.
+    place.settings("");
+    place.run_with("PATH", "/nowhere", &line).exit(0).says("nothing to change");
+    let written = read(&path);
+    write(&path, "{}");
+    place.run_with("PATH", "/nowhere", &line).fails_with(3, "AGENT_UNGUARDED");
+    write(&path, &written);
+    uninstall(&place, "codex", &[]).exit(0);
+    assert!(!path.exists() && !config.exists());
+    // A Codex that does not know them all, one that ends, and a configuration that forbids them.
+    fake_codex(&place, 8);
+    install(&place, "codex", &[]).exit(3).warns("AGENT_UNGUARDED").warns("8 of the 9");
+    let nothing = |place: &Place| {
+        assert!(!path.exists() && !path.parent().unwrap().exists());
+        assert_eq!(records(&place.state()), Vec::<String>::new());
+    };
+    nothing(&place);
+    place.settings("[agents.codex]\ncommand = [\"/bin/true\"]\n");
+    install(&place, "codex", &[]).exit(1).warns("AGENT_UNAVAILABLE");
+    nothing(&place);
+    fake_codex(&place, 9);
+    for text in ["[features]\nhooks = false\n", "a = \n", "hooks = {}\n"] {
+        write(&config, text);
+        install(&place, "codex", &[]).exit(2).warns("CONFIG_INVALID");
+        assert_eq!(read(&config), text);
+        nothing(&place);
+    }
+}
