@@ -10,6 +10,7 @@ mod people;
 mod policy;
 mod runs;
 mod seal;
+mod session;
 mod state;
 
 use std::path::PathBuf;
@@ -19,7 +20,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use agents::{Agents, AgentsCommand};
 pub use checkpoint::{CheckpointCommand, CheckpointPurge, CheckpointRollback, Import};
 pub use grant::{AddGrant, Grant};
-pub use hook::{Hook, HookClient};
+pub use hook::{Cell, Hook, HookClient};
 pub use install::Install;
 pub use mcp::{Mcp, McpServe, McpTrust, McpWrap, Serving};
 pub use people::{AddPerson, People};
@@ -29,6 +30,7 @@ pub use runs::{
     StopRuns, Telemetry, Watch,
 };
 pub use seal::{Anchor, Keys, Verify};
+pub use session::{AllowAll, Rewind, SessionCommand};
 pub use state::{StateCommand, StateRemove, StoreCommand, Trust};
 
 /// The heading of the options that every command has.
@@ -190,6 +192,16 @@ pub enum Command {
     Uninstall(Install),
     /// Answer one event of a coding agent's hooks, which is read from standard input.
     Hook(Hook),
+    /// Show, check, rewind and end the sessions of coding agents in their own terminals.
+    #[command(subcommand, after_help = session::HELP)]
+    Session(SessionCommand),
+    /// Run a line of bash in a cell: what agents' own shells are turned into.
+    #[command(
+        after_help = "It runs like a call of `shell/run`: only the project can be changed, and neither keys nor the \
+        network nor other files are there. It is judged by nobody and not recorded; `windlass call run shell/run` \
+        is.\n\nExample:\n  windlass cell -- 'make test | tail'"
+    )]
+    Cell(Cell),
     /// Offer tools to MCP clients, and stand in front of other MCP servers.
     #[command(subcommand)]
     Mcp(Mcp),

@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use windlass_engine::NewSetup;
-use windlass_engine::executors::CallLimits;
 use windlass_kernel::Code;
-use windlass_runtime::{ReadDurability, Settings};
+use windlass_runtime::{CallLimits, ReadDurability, Settings};
 use windlass_text::Glob;
 
 use crate::agents::RunnerNames;
@@ -30,6 +29,8 @@ pub struct Config {
     pub driver: Driver,
     /// How the journal is written.
     pub journal: Journal,
+    /// Settings of sessions of coding agents.
+    pub sessions: Sessions,
     /// How the store is opened.
     pub store: Store,
     /// Refused: how commands are confined is not for the repository to decide.
@@ -115,6 +116,25 @@ impl Worktree {
 pub struct Brief {
     /// Files of the repository with instructions for agents, such as `AGENTS.md`.
     pub files: Vec<PathBuf>,
+}
+
+/// Settings of sessions of coding agents.
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Sessions {
+    /// What happens when a client used a tool without asking.
+    pub unguarded: Unguarded,
+}
+
+/// What happens when a client used a tool without asking.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Unguarded {
+    /// It is recorded and told.
+    #[default]
+    Tell,
+    /// The session may use no more tools, too.
+    Block,
 }
 
 /// When the calls of an attempt are broken off; 0 is never.

@@ -25,6 +25,7 @@ mod readiness;
 mod sandbox;
 mod scratch;
 mod secrets;
+mod session_surroundings;
 mod setup;
 mod state;
 mod telemetry;
@@ -144,6 +145,10 @@ fn run(cli: &Cli, output: &Output) -> CommandResult {
             commands::install::uninstall(cli.project.as_deref(), options, output)
         }
         Command::Hook(options) => Ok(commands::hook::run(cli.project.as_deref(), options)),
+        Command::Session(command) => {
+            commands::session::run(cli.project.as_deref(), command, output)
+        }
+        Command::Cell(options) => commands::cell::run(find()?, options),
         Command::Mcp(command) => commands::mcp::run(&find()?, command, output),
         Command::Grant(command) => commands::grant::run(&find()?, command, output),
         Command::Trace(command) => commands::trace::run(&find()?, command, output),

@@ -8,7 +8,7 @@ use std::sync::{Mutex, PoisonError};
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use windlass_kernel::{Code, Signed, Statement, is_same_name};
 use windlass_runtime::{People, PersonError};
-use windlass_seal::{PeopleError, PeopleStore, Person, Unlock};
+use windlass_seal::{PeopleError, PeopleStore, Person, Protection, Unlock};
 use zeroize::Zeroizing;
 
 use crate::failure::Failure;
@@ -66,6 +66,23 @@ impl AccountPeople {
             (None, _) => Err(Failure::new(Code::RequestInvalid, "say who decides")
                 .hint("add `--by NAME`; `windlass people list` lists the names")),
         }
+    }
+
+    /// Fails unless the person's key is protected: otherwise every process of the account could sign with it, also one
+    /// that an agent started.
+    pub fn require_protected(&self, name: &str) -> Result<(), Failure> {
+        let people = self.store.all()?;
+        let is_open = |person: &Person| {
+            is_same_name(&person.name, name) && person.protection == Protection::None
+        };
+        if !people.iter().any(is_open) {
+            return Ok(());
+        }
+        let message = format!(
+            "the key of {name} is not protected, and the agent's shell runs without a cell: it could sign this itself"
+        );
+        Err(Failure::new(Code::PersonLocked, message)
+            .hint("decide with a key that has a passphrase: windlass people add NAME --passphrase"))
     }
 
     /// Adds the user if nobody can decide yet; returns the name.

@@ -68,6 +68,8 @@ pub struct Project {
     pub folder: PathBuf,
     /// The state folder, once it was found.
     state: OnceLock<PathBuf>,
+    /// The folder that is worked in, if it is not the project's.
+    workspace: Option<PathBuf>,
 }
 
 impl Project {
@@ -106,7 +108,47 @@ impl Project {
 
     fn at(root: &Path) -> Option<Self> {
         let folder = root.join(FOLDER);
-        folder.is_dir().then(|| Self { root: root.to_owned(), folder, state: OnceLock::new() })
+        folder.is_dir().then(|| Self {
+            root: root.to_owned(),
+            folder,
+            state: OnceLock::new(),
+            workspace: None,
+        })
+    }
+
+    /// The project in whose name a client works in a folder. The user's own project serves where there is none; what
+    /// is worked in is then the git repository around the folder, or the folder itself.
+    pub fn of_session(named: Option<&Path>, here: &Path) -> Result<Self, Failure> {
+        let mut project = match named {
+            Some(_) => Self::find(named)?,
+            None => Self::nearest(here)?,
+        };
+        if user_root().is_some_and(|user| user == project.root) {
+            let repository = here.ancestors().find(|folder| folder.join(".git").exists());
+            project.set_workspace(repository.unwrap_or(here))?;
+        }
+        Ok(project)
+    }
+
+    /// Sets the folder that is worked in. One that has the states of projects in it cannot be.
+    pub fn set_workspace(&mut self, workspace: &Path) -> Result<(), Failure> {
+        let workspace = workspace.canonicalize().map_err(|error| unreadable(workspace, &error))?;
+        let states = state::StateRoot::find()?.path().to_owned();
+        if states.starts_with(&workspace) {
+            let message = format!(
+                "`{}` cannot be worked in: the journals and keys of Windlass are in it",
+                workspace.display()
+            );
+            return Err(Failure::new(Code::ProjectMissing, message)
+                .hint("work in a folder of its own, or create a project with `windlass init`"));
+        }
+        self.workspace = Some(workspace);
+        Ok(())
+    }
+
+    /// The folder that is worked in.
+    pub fn workspace(&self) -> &Path {
+        self.workspace.as_deref().unwrap_or(&self.root)
     }
 
     /// The state folder: journal, leases, keys, snapshots and work trees. Fails if the project has none, or
@@ -276,7 +318,7 @@ impl Project {
     ) -> Result<PolicySupervisor, Failure> {
         let set = PolicySet::load(files)?.with_wrapped(wrapped);
         let workspace =
-            FileWorkspace::new(&self.root).map_err(|error| unreadable(&self.root, &error))?;
+            FileWorkspace::new(self.workspace()).map_err(|error| unreadable(&self.root, &error))?;
         let environment = std::env::vars_os().filter_map(|(name, value)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         });
@@ -315,13 +357,14 @@ impl Project {
     pub fn client_gateway(
         &self,
         files: &BTreeMap<String, Vec<u8>>,
-        supervisor: PolicySupervisor,
+        config: &Config,
+        supervisor: Arc<PolicySupervisor>,
+        store: Arc<dyn Store>,
     ) -> Result<Gateway, Failure> {
         self.require_trust(files)?;
-        let config = Self::config(files)?;
         Ok(Gateway::new(
-            Arc::new(self.store(&config)?),
-            Arc::new(supervisor),
+            store,
+            supervisor,
             Arc::new(NoConnector),
             Arc::new(SystemClock),
             config.gateway(),

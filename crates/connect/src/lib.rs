@@ -6,6 +6,7 @@
 //! Nothing is reached over the network unless a call, or the caller of [`post_json`], names it.
 
 mod agent_process;
+mod attached;
 mod cache_changes;
 mod cache_settings;
 mod call_failure;
@@ -23,6 +24,7 @@ mod protected_paths;
 mod sandbox;
 
 pub use agent_process::{AgentProcess, AgentProgram};
+pub use attached::AttachedCommand;
 pub use job::{Certainty, Connect, Job, Reply, Target};
 pub use mcp::{ServerDescription, ToolDescription};
 pub use pool::{Connectors, DescribeError};

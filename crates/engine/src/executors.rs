@@ -20,7 +20,7 @@ use windlass_connect::Connect;
 use windlass_kernel::run::plan::Doer;
 use windlass_kernel::run::{Failure, PhaseResult};
 use windlass_redact::Redactor;
-use windlass_runtime::Clock;
+use windlass_runtime::{CallLimits, Clock};
 
 pub use agent::{
     AGENTS_OPTION, Agent, AgentJob, BUDGET_EXHAUSTED, DEFAULT_AGENT, INSTRUCTIONS_OPTION,
@@ -30,7 +30,7 @@ pub use builtin::{BUILTINS, Builtin, BuiltinJob, task_strings};
 pub use script::{OPTION as ANSWERS_OPTION, Script, ScriptError};
 pub use spend::SpendCap;
 pub use tool_caller::{
-    AgentGuard, CallLimits, CallResult, EarlierCall, ToolCaller, ToolRequest, failure_reason,
+    AgentGuard, CallResult, EarlierCall, ToolCaller, ToolRequest, failure_reason,
 };
 pub use transcript::{Transcript, Transcripts, live_files, read_lines};
 

@@ -149,14 +149,7 @@ fn command(
     folders: Folders<'_>,
 ) -> Result<MappedCall, String> {
     let input = Input(input.0);
-    let text = match input.field(line)? {
-        None => return Err(missing(line)),
-        Some((_, Value::String(text))) => text.clone(),
-        Some((name, Value::Array(words))) => {
-            words_as_line(words).ok_or_else(|| format!("`{name}` is not a list of words"))?
-        }
-        Some((name, _)) => return Err(format!("`{name}` is not text")),
-    };
+    let text = line_of(&input, line)?;
     if text.trim().is_empty() || text.contains('\0') {
         return Err("its command is empty or has a null character".to_owned());
     }
@@ -179,6 +172,24 @@ fn command(
         tool: "run".to_owned(),
         args: json!({ "line": line }),
     })
+}
+
+/// The line as the client gives it.
+fn line_of<'a>(input: &Input<'a>, names: &'a Names) -> Result<String, String> {
+    match input.field(names)? {
+        None => Err(missing(names)),
+        Some((_, Value::String(text))) => Ok(text.clone()),
+        Some((name, Value::Array(words))) => {
+            words_as_line(words).ok_or_else(|| format!("`{name}` is not a list of words"))
+        }
+        Some((name, _)) => Err(format!("`{name}` is not text")),
+    }
+}
+
+/// The line of shell in the input of a tool that runs one.
+pub(crate) fn command_of(form: &Form, input: &Value) -> Option<String> {
+    let Form::Command { line, .. } = form else { return None };
+    line_of(&Input(input), line).ok()
 }
 
 /// A shell, its option and its line, if the words are those.

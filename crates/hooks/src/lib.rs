@@ -5,6 +5,7 @@
 
 mod answer;
 mod arguments;
+mod cell_line;
 mod client;
 mod event;
 mod event_error;
@@ -20,6 +21,7 @@ mod strict_json;
 mod tools;
 
 pub use answer::{Answer, HookOutput, REASON_BYTES_MAX, refuse_unreadable, render};
+pub use cell_line::{CellLine, unwrap_cell_line};
 pub use client::Client;
 pub use event::{EVENT_BYTES_MAX, EventKind, HookEvent, Subagent, ToolUse};
 pub use event_error::EventError;

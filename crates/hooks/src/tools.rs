@@ -188,6 +188,15 @@ impl ToolTable {
         }
     }
 
+    /// Returns the line of shell of a tool that runs one, as the client gives it.
+    #[must_use]
+    pub fn command_of(&self, client: Client, tool_use: &ToolUse) -> Option<String> {
+        match mcp::tool(client, tool_use) {
+            Ok(None) => arguments::command_of(self.form(client, tool_use)?, &tool_use.input),
+            Ok(Some(_)) | Err(_) => None,
+        }
+    }
+
     fn form(&self, client: Client, tool_use: &ToolUse) -> Option<&Form> {
         self.0.get(&(client, tool_use.name.clone()))
     }

@@ -155,6 +155,14 @@ pub enum DecidedBy {
         /// The name of the person who gave it.
         name: String,
     },
+    /// The person who works with a coding agent: the policy asks about the call, and the agent's client asks that
+    /// person with its own prompt before it makes the call. Nothing is signed.
+    Prompt {
+        /// The client.
+        client: String,
+        /// The ids of the rules that matched.
+        rules: Vec<String>,
+    },
 }
 
 /// The decision of the policy or of a person on a request.

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use crate::artifact::{
-    ActionRequest, Artifact, DecidedBy, Decision, Edit, Proposal, SupervisorDecision, ToolCall,
-    ToolEffect,
+    ActionRequest, Artifact, CLIENT_WORKSPACE, DecidedBy, Decision, Edit, Proposal,
+    SupervisorDecision, ToolCall, ToolEffect,
 };
 use crate::artifact_chain::{ArtifactChain, ArtifactHeader};
 use crate::{ArtifactType, ChainError, Digest, Entry, Head, Outcome, State, TraceId};
@@ -75,7 +75,7 @@ impl Call {
             artifact: entry.artifact_type.as_str(),
         })?;
         self.artifact_chain.follow(entry, header)?;
-        self.check_edit(&artifact).map_err(|reason| ChainError::Link {
+        self.check_decision(&artifact).map_err(|reason| ChainError::Link {
             sequence_number: entry.sequence_number,
             reason,
         })?;
@@ -91,12 +91,17 @@ impl Call {
     }
 
     /// Verifies that changed arguments are those of the requested tool.
-    fn check_edit(&self, artifact: &Artifact) -> Result<(), &'static str> {
+    fn check_decision(&self, artifact: &Artifact) -> Result<(), &'static str> {
         let Artifact::Decision(decision) = artifact else { return Ok(()) };
+        let request = self.request.as_ref().ok_or("the decision has no request");
+        if let DecidedBy::Prompt { .. } = &decision.decided_by {
+            let is_of_client = request?.0.proposal.workspace == CLIENT_WORKSPACE;
+            return if is_of_client { Ok(()) } else { Err("no client asks about this call") };
+        }
         let DecidedBy::Person { edit: Some(edit), .. } = &decision.decided_by else {
             return Ok(());
         };
-        let request = self.request.as_ref().ok_or("the decision has no request")?;
+        let request = request?;
         let edited = Edit::of(&request.0.proposal, edit.args.clone());
         match edited {
             Ok(edited) if edited.proposal_digest == edit.proposal_digest => Ok(()),
@@ -116,7 +121,8 @@ impl Call {
             Some(
                 DecidedBy::Person { edit: None, .. }
                 | DecidedBy::Policy { .. }
-                | DecidedBy::Grant { .. },
+                | DecidedBy::Grant { .. }
+                | DecidedBy::Prompt { .. },
             )
             | None => Cow::Borrowed(request),
         })

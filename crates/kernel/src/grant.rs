@@ -19,6 +19,10 @@ use crate::{
 pub const TIMES_MAX: u32 = 1000;
 /// The longest validity of a grant: 30 days.
 pub const VALID_MS_MAX: i64 = 30 * 86_400_000;
+/// The longest validity of a grant of everything: a day.
+pub const EVERYTHING_MS_MAX: i64 = 86_400_000;
+/// The pattern of tools of a grant of everything.
+pub const EVERY_TOOL: &str = "**";
 /// The maximum length of a pattern.
 const PATTERN_BYTES_MAX: usize = 4096;
 /// The maximum length of a reason.
@@ -31,6 +35,9 @@ pub struct Terms {
     /// The glob that the commands must match.
     #[serde(deserialize_with = "present")]
     pub command: Option<String>,
+    /// Whether it covers all calls of one session, also those that the policy denies.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub everything: bool,
     /// The glob that the paths must match.
     #[serde(deserialize_with = "present")]
     pub path: Option<String>,
@@ -73,12 +80,19 @@ impl Terms {
         if !patterns.iter().flatten().all(is_valid) {
             return Err("a pattern is 1 to 4096 bytes on one line and not blank");
         }
+        let is_plain = self.tool == EVERY_TOOL && self.command.is_none() && self.path.is_none();
+        if self.everything && !(is_plain && self.run.is_some()) {
+            return Err("a grant of everything is for one session and has no pattern");
+        }
         if !(1..=TIMES_MAX).contains(&self.times) {
             return Err("a grant is used 1 to 1000 times");
         }
         let valid_ms = self.until.unix_ms().saturating_sub(now.unix_ms());
         if !(1..=VALID_MS_MAX).contains(&valid_ms) {
             return Err("a grant expires in the future, within 30 days");
+        }
+        if self.everything && valid_ms > EVERYTHING_MS_MAX {
+            return Err("a grant of everything expires within a day");
         }
         Ok(())
     }
@@ -439,7 +453,7 @@ impl GrantUse {
             DecidedBy::Grant { entry_digest, grant, .. } => {
                 Some(Self { entry_digest: *entry_digest, grant: *grant })
             }
-            DecidedBy::Person { .. } | DecidedBy::Policy { .. } => None,
+            DecidedBy::Person { .. } | DecidedBy::Policy { .. } | DecidedBy::Prompt { .. } => None,
         }
     }
 }

@@ -24,6 +24,7 @@ fn at(ms: i64) -> Timestamp {
 
 fn terms(times: u32, valid_ms: i64) -> Terms {
     Terms {
+        everything: false,
         command: Some("git push *".to_owned()),
         path: None,
         run: None,

@@ -77,6 +77,7 @@ fn set() -> PolicySet {
 
 fn terms(tool: &str, command: Option<&str>, path: Option<&str>) -> Terms {
     Terms {
+        everything: false,
         command: command.map(str::to_owned),
         path: path.map(str::to_owned),
         run: None,

@@ -144,7 +144,7 @@ impl Gateway {
 fn person_answer(call: &Call) -> Settlement {
     let answer = call.decision.as_ref().and_then(|(decision, _)| match decision.decided_by {
         DecidedBy::Person { .. } => Some(&decision.rationale),
-        DecidedBy::Policy { .. } | DecidedBy::Grant { .. } => None,
+        DecidedBy::Policy { .. } | DecidedBy::Grant { .. } | DecidedBy::Prompt { .. } => None,
     });
     let (outcome, result, error) = match answer {
         Some(answer) => (Outcome::Success, json!({ "answer": answer }), None),

@@ -161,7 +161,7 @@ impl Gateway {
             report
         } else if report.state == State::Pending {
             report.on_hold(HoldQuestion::MayItRun, question, view)
-        } else if report.state == State::Executing {
+        } else if report.state == State::Executing && !report.made_by_client {
             let reason = "it was dispatched and its effect was never recorded".to_owned();
             report.on_hold(HoldQuestion::DidItRun, reason, view)
         } else {
@@ -306,7 +306,7 @@ impl Gateway {
             request_digest,
             decision,
             rationale: match decided_by {
-                DecidedBy::Policy { .. } => self.redacted(&rationale),
+                DecidedBy::Policy { .. } | DecidedBy::Prompt { .. } => self.redacted(&rationale),
                 // What a person signed is without secrets already.
                 DecidedBy::Person { .. } | DecidedBy::Grant { .. } => rationale,
             },

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::json;
 use windlass_journal::{Check, JournalError, Reader, Recorder};
-use windlass_kernel::artifact::{DecidedBy, Decision};
+use windlass_kernel::artifact::{ActionRequest, DecidedBy, Decision};
 use windlass_kernel::grant::{
     EndCause, Event, GRANT, Grant, GrantEvent, REVOKE, Status, Terms, is_reason,
 };
@@ -84,10 +84,12 @@ impl Gateway {
             let reason = "a pattern contains a secret, which would be stored".to_owned();
             return Err(GatewayError::GrantRefused { code: Code::SecretInRequest, reason });
         }
-        self.supervisor.check_grant(&terms).map_err(|refusal| GatewayError::GrantRefused {
-            code: refusal.code,
-            reason: refusal.reason,
-        })?;
+        if !terms.everything {
+            self.supervisor.check_grant(&terms).map_err(|refusal| GatewayError::GrantRefused {
+                code: refusal.code,
+                reason: refusal.reason,
+            })?;
+        }
         let trace_id = TraceId(self.clock.new_id());
         let mut recorder =
             GrantRecorder::begin(&self.store, trace_id, PlanId(trace_id.0), Vec::new());
@@ -235,14 +237,39 @@ impl Gateway {
 
     /// Whether a grant covers the recorder's call, and the person who gave it can decide now.
     fn matches(&self, grant: &Grant, recorder: &CallRecorder, people: &dyn People) -> bool {
-        let (Some((terms, decided)), Some((request, _))) =
-            (&grant.granted, &recorder.state().request)
-        else {
-            return false;
-        };
+        let request = recorder.state().request.as_ref();
+        request.is_some_and(|(request, _)| self.is_covered(grant, request, people))
+    }
+
+    fn is_covered(&self, grant: &Grant, request: &ActionRequest, people: &dyn People) -> bool {
+        let Some((terms, decided)) = &grant.granted else { return false };
         terms.includes(request.plan_id)
             && people.knows(&decided.by)
-            && self.supervisor.covers(request, terms)
+            && match terms.everything {
+                // What Windlass itself does is never let through like this.
+                true => self.hands_over(),
+                false => self.supervisor.covers(request, terms),
+            }
+    }
+
+    /// Whether a grant covers a request that is not recorded yet.
+    pub(crate) fn is_granted(&self, request: &ActionRequest) -> Result<bool, GatewayError> {
+        let Some(people) = &self.people else { return Ok(false) };
+        let now = self.clock.now();
+        let covers = |grant: &Grant| {
+            grant.status(now) == Status::Open && self.is_covered(grant, request, people.as_ref())
+        };
+        Ok(self.grants_in(State::Granted)?.iter().any(covers))
+    }
+
+    /// Whether a grant of everything can be used for calls of a plan.
+    pub(crate) fn is_everything_granted(&self, plan_id: PlanId) -> Result<bool, GatewayError> {
+        let now = self.clock.now();
+        Ok(self.grants_in(State::Granted)?.iter().any(|grant| {
+            let terms = grant.granted.as_ref().map(|(terms, _)| terms);
+            terms.is_some_and(|terms| terms.everything && terms.includes(plan_id))
+                && grant.status(now) == Status::Open
+        }))
     }
 
     /// Records a use of one grant by the recorder's call; `None` if it cannot be used any more, or other

@@ -1,15 +1,17 @@
 //! Calls that a coding agent makes itself, with its own tools: judged and recorded before it may make them, and settled
 //! by what it reports. None of them is ever dispatched here.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
-use windlass_connect::{Certainty, Connect, Job, Reply, Target};
+use windlass_connect::{Certainty, Connect, Job, Limits, Reply, Target};
 use windlass_journal::{Check, JournalError, Reader};
 use windlass_kernel::artifact::{
     ActionRequest, CLIENT_WORKSPACE, DecidedBy, Decision, EffectError, FileChange, NamedFile,
     Proposal, SettledBy,
 };
-use windlass_kernel::{Call, Code, Digest, Outcome, PlanId, State, TraceId, canon};
-use windlass_policy::Verdict;
+use windlass_kernel::{Call, Code, Digest, Outcome, PlanId, RiskLevel, State, TraceId, canon};
+use windlass_policy::{OnUncertain, Verdict};
 use windlass_store::{After, AppendError, KeyAction, TraceFilter};
 
 use crate::decide::first_difference;
@@ -51,6 +53,19 @@ impl Connect for NoConnector {
     }
 }
 
+/// What becomes of a call that the policy asks about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asking<'a> {
+    /// It waits for a signed decision.
+    Hold,
+    /// The client asks the person with its own prompt, which the agent cannot answer; what is hard to undo waits for a
+    /// signed decision all the same.
+    Prompt {
+        /// The client.
+        client: &'a str,
+    },
+}
+
 /// What a client reports of a call that it made.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClientReport {
@@ -72,12 +87,17 @@ impl Gateway {
 
     /// Judges a call that a client wants to make. If it may, request, decision and hand-over are recorded in one
     /// commit, and the report's state is EXECUTING: then, and only then, the client may make it. A call that a person is
-    /// asked about stays PENDING; the same call is let through once after their approval.
+    /// asked about stays PENDING; the same call is let through once after their approval. With [`Asking::Prompt`] it is
+    /// EXECUTING, too, and [`CallReport::asks_person`] says that the client must ask first.
     ///
     /// # Errors
     /// [`GatewayError`] if the request is invalid, the store fails, or the gateway is not one of clients: the client
     /// may not make the call.
-    pub fn hand_over(&self, request: CallRequest) -> Result<CallReport, GatewayError> {
+    pub fn hand_over(
+        &self,
+        request: CallRequest,
+        asking: Asking<'_>,
+    ) -> Result<CallReport, GatewayError> {
         let mut request = request.compose(&*self.clock, &self.workspace)?;
         let trace_id = request.trace_id;
         if !self.hands_over() {
@@ -87,21 +107,62 @@ impl Gateway {
         request.idempotency_key.get_or_insert_with(|| own_key(trace_id));
         let ruling = self.supervisor.judge(&request);
         if ruling.verdict == Verdict::Deny {
-            return self.deny(request, ruling);
+            return self.deny_unless_granted(request, ruling);
         }
         let preparation = match self.supervisor.prepare(&request) {
             Ok(preparation) => preparation,
             Err(refusal) => {
                 let (code, reason) = (Some(refusal.code), refusal.reason);
-                return self
-                    .deny(request, Ruling { verdict: Verdict::Deny, code, reason, ..ruling });
+                let ruling = Ruling { verdict: Verdict::Deny, code, reason, ..ruling };
+                return self.deny_unless_granted(request, ruling);
             }
         };
         request::redact(&mut request, |value| self.supervisor.redact(value));
         match ruling.verdict {
             Verdict::Allow => self.start_at_client(request, ruling, &preparation),
-            Verdict::Ask => self.ask_for_client(request, ruling, &preparation),
+            Verdict::Ask => self.ask_for_client(request, ruling, &preparation, asking),
             Verdict::Deny => self.deny(request, ruling),
+        }
+    }
+
+    /// Refuses a call that a client wants to make without judging it, unless a person has granted everything for now.
+    ///
+    /// # Errors
+    /// [`GatewayError`] if the request is invalid or the store fails: the client may not make the call.
+    pub fn refuse_unless_granted(
+        &self,
+        request: CallRequest,
+        code: Code,
+        reason: String,
+    ) -> Result<CallReport, GatewayError> {
+        let request = request.compose(&*self.clock, &self.workspace)?;
+        let (verdict, code, rules) = (Verdict::Deny, Some(code), Vec::new());
+        self.deny_unless_granted(request, Ruling { verdict, code, reason, rules })
+    }
+
+    fn deny_unless_granted(
+        &self,
+        mut request: ActionRequest,
+        ruling: Ruling,
+    ) -> Result<CallReport, GatewayError> {
+        if !self.hands_over() || !self.is_everything_granted(request.plan_id)? {
+            return self.deny(request, ruling);
+        }
+        let trace_id = request.trace_id;
+        request.idempotency_key.get_or_insert_with(|| own_key(trace_id));
+        request::redact(&mut request, |value| self.supervisor.redact(value));
+        let mut recorder = self.open(request)?;
+        recorder.commit(KeyAction::None, After::Keep)?;
+        match self.take_use(&recorder)? {
+            Some(taken) => self.start_granted(recorder, taken, &unprepared()),
+            // It has ended in this moment.
+            None => {
+                let Ruling { code, reason, rules, .. } = ruling;
+                let by = DecidedBy::Policy { rules };
+                self.add_decision(&mut recorder, Decision::Deny, reason, code, by)?;
+                recorder.commit(KeyAction::None, After::Release)?;
+                Ok(CallReport::of(recorder.into_state(), Vec::new()))
+            }
         }
     }
 
@@ -151,8 +212,9 @@ impl Gateway {
         mut request: ActionRequest,
         ruling: Ruling,
         preparation: &Preparation,
+        asking: Asking<'_>,
     ) -> Result<CallReport, GatewayError> {
-        request.idempotency_key = Some(own_key(request.trace_id));
+        let key = request.idempotency_key.replace(own_key(request.trace_id));
         request.files = self.supervisor.examine(&request).files;
         let digest = digest_of(&request.proposal, request.trace_id)?;
         let approved = self.open_calls_of(request.plan_id, State::Authorized, digest)?;
@@ -165,9 +227,18 @@ impl Gateway {
         if let Some(trace_id) = asked.first() {
             return self.show(*trace_id);
         }
+        let is_granted = self.is_granted(&request)?;
+        if let (Asking::Prompt { client }, false) = (asking, is_granted)
+            && preparation.class != RiskLevel::HighRisk
+        {
+            let mut recorder = self.open(ActionRequest { idempotency_key: key, ..request })?;
+            let by = DecidedBy::Prompt { client: client.to_owned(), rules: ruling.rules };
+            self.add_decision(&mut recorder, Decision::Approve, ruling.reason, None, by)?;
+            return self.commit_hand_over(recorder, preparation);
+        }
         let mut recorder = self.open(request)?;
         recorder.commit(KeyAction::None, After::Keep)?;
-        if let Some(taken) = self.take_use(&recorder)? {
+        if is_granted && let Some(taken) = self.take_use(&recorder)? {
             return self.start_granted(recorder, taken, preparation);
         }
         recorder.write_replay_point(self.clock.now())?;
@@ -283,6 +354,20 @@ impl Gateway {
         }
         found.reverse();
         Ok(found)
+    }
+}
+
+/// The preparation of a call that no registry knows and that is never dispatched.
+fn unprepared() -> Preparation {
+    Preparation {
+        target: Target::Person,
+        tool: String::new(),
+        class: RiskLevel::HighRisk,
+        limits: Limits { timeout: Duration::ZERO, output_bytes_max: 0 },
+        on_uncertain: OnUncertain::Hold,
+        retries_max: 0,
+        confinement: None,
+        args: None,
     }
 }
 

@@ -74,6 +74,13 @@ impl PolicySupervisor {
         self
     }
 
+    /// The confinement of the commands of a tool, whose `/tmp` those of one `scope` share; `None` if they have none.
+    #[must_use]
+    pub fn confinement_of(&self, server: &str, tool: &str, scope: &str) -> Option<Confinement> {
+        let (server, tool) = self.set.registry().find(server, tool)?;
+        self.confinement(server, tool, Some(scope.to_owned()))
+    }
+
     /// The confinement of a tool's command.
     fn confinement(
         &self,

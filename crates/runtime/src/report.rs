@@ -4,7 +4,7 @@ use crate::supervisor::{Examination, Refusal};
 use serde::Serialize;
 use serde_json::Value;
 use windlass_kernel::artifact::{
-    DecidedBy, EffectError, NamedFile, Redispatch, SupervisorDecision, ToolEffect,
+    CLIENT_WORKSPACE, DecidedBy, EffectError, NamedFile, Redispatch, SupervisorDecision, ToolEffect,
 };
 use windlass_kernel::{Call, Digest, Outcome, PlanId, State, Timestamp, ToolCallId, TraceId};
 
@@ -36,6 +36,12 @@ pub struct CallReport {
     pub edited_args: Option<Value>,
     /// The hold, if the call is on hold.
     pub hold: Option<CallHold>,
+    /// Whether a coding agent makes the call itself, and reports what became of it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub made_by_client: bool,
+    /// Why the agent's client must ask the person before it makes the call, if it must.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asks_person: Option<String>,
     /// Whether the effect had already been recorded by an earlier request with the same key.
     pub replayed: bool,
     /// The dispatches after the first.
@@ -98,7 +104,10 @@ impl CallReport {
     #[must_use]
     pub fn of(call: Call, redispatches: Vec<Redispatch>) -> Self {
         let edited_args = call.decision.as_ref().and_then(|(decision, _)| edited_args(decision));
+        let asks_person = call.decision.as_ref().and_then(|(decision, _)| asked(decision));
         let request = call.request.map(|(request, _)| request);
+        let workspace = request.as_ref().map(|request| request.proposal.workspace.as_str());
+        let made_by_client = workspace == Some(CLIENT_WORKSPACE);
         let tool = request.as_ref().map(|request| {
             [&*request.proposal.tool_server, "/", &*request.proposal.tool_name].concat()
         });
@@ -119,6 +128,8 @@ impl CallReport {
             refusal: call.decision.and_then(|(decision, _)| refusal(decision)),
             edited_args,
             hold: None,
+            made_by_client,
+            asks_person,
             replayed: false,
             redispatches,
             last_sequence_number: call.head.sequence_number,
@@ -137,7 +148,15 @@ impl CallReport {
 fn edited_args(decision: &SupervisorDecision) -> Option<Value> {
     match &decision.decided_by {
         DecidedBy::Person { edit, .. } => edit.as_ref().map(|edit| edit.args.clone()),
-        DecidedBy::Policy { .. } | DecidedBy::Grant { .. } => None,
+        DecidedBy::Policy { .. } | DecidedBy::Grant { .. } | DecidedBy::Prompt { .. } => None,
+    }
+}
+
+/// The question that the client puts to the person.
+fn asked(decision: &SupervisorDecision) -> Option<String> {
+    match &decision.decided_by {
+        DecidedBy::Prompt { .. } => Some(decision.rationale.clone()),
+        DecidedBy::Person { .. } | DecidedBy::Policy { .. } | DecidedBy::Grant { .. } => None,
     }
 }
 

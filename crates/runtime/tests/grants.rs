@@ -39,6 +39,7 @@ impl Scene {
     fn terms(&self, times: u32) -> Terms {
         let now = self.world.clock.now().unix_ms();
         Terms {
+            everything: false,
             command: None,
             path: None,
             run: None,

@@ -161,7 +161,9 @@ fn references(artifact_type: ArtifactType, body: &[u8]) -> Result<Vec<CallRefere
                 DecidedBy::Grant { entry_digest, grant: trace_id, .. } => {
                     vec![CallReference { trace_id, entry_digest: Some(entry_digest), state: None }]
                 }
-                DecidedBy::Policy { .. } | DecidedBy::Person { .. } => Vec::new(),
+                DecidedBy::Policy { .. } | DecidedBy::Person { .. } | DecidedBy::Prompt { .. } => {
+                    Vec::new()
+                }
             })
         }
         // A grant of a project names calls of other runs, which do not belong in the bundle.

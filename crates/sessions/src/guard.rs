@@ -1,17 +1,77 @@
 //! From an event of a client to an answer.
 
 use serde_json::{Value, json};
-use windlass_hooks::{Answer, EventKind, HookEvent, MappedCall, Mapping, ToolTable, ToolUse};
+use windlass_hooks::{
+    Answer, CellLine, EventKind, HookEvent, MappedCall, Mapping, ToolTable, ToolUse,
+    unwrap_cell_line,
+};
+use windlass_kernel::artifact::Resource;
+use windlass_kernel::run::RunName;
 use windlass_kernel::{Code, Digest, KEY_CHARS_MAX, PlanId, RiskLevel, State, TraceId};
-use windlass_runtime::{CallReport, CallRequest, ClientReport, Gateway};
+use windlass_runtime::{Asking, CallLimits, CallReport, CallRequest, ClientReport, Gateway};
 
 use crate::error::SessionError;
-use crate::sessions::{NewSession, SessionName, Sessions};
+use crate::note::{SessionNote, Unguarded};
+use crate::sessions::{NewSession, Session, SessionName, Sessions};
 
 /// The server under which tools are recorded that only a client has.
 const CLIENT_SERVER: &str = "client";
 /// The most characters of a prompt that are recorded.
 const PROMPT_CHARS_MAX: usize = 4000;
+/// The kind of resource that names a client's use of a tool.
+pub(crate) const TOOL_USE: &str = "tool-use";
+
+/// What a client is answered about a call that waits for a person.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HoldAnswer {
+    /// It is refused, with how to approve it.
+    Refuse,
+    /// The client asks the person with its own prompt.
+    Prompt,
+    /// The client pauses and can be resumed.
+    Defer,
+}
+
+/// What happens when a client used a tool without asking.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnUnguarded {
+    /// It is recorded and told.
+    #[default]
+    Tell,
+    /// The session may use no more tools, too.
+    Block,
+}
+
+/// What a guard asks of the world around it.
+pub trait Surroundings {
+    /// The class of a registered tool.
+    fn class(&self, server: &str, tool: &str) -> Option<RiskLevel>;
+
+    /// A text without the secrets in it.
+    fn redacted(&self, text: &str) -> String;
+
+    /// Why a run must stop, if somebody has said so.
+    fn stopped(&self, run: &str) -> Option<String>;
+
+    /// Keeps the files of the workspace under a name; returns their tree.
+    ///
+    /// # Errors
+    /// Why they could not be kept.
+    fn keep_files(&self, name: &str) -> Result<String, String>;
+
+    /// The uses of tools that the client's own records show and the journal does not.
+    ///
+    /// # Errors
+    /// [`SessionError`] if the journal cannot be read. Records of the client that cannot be read show nothing.
+    fn unguarded(
+        &self,
+        event: &HookEvent,
+        session: &Session<'_>,
+    ) -> Result<Vec<Unguarded>, SessionError>;
+
+    /// What is wrong with our hooks in the client's settings; `file` is one that has just changed.
+    fn hooks_problem(&self, event: &HookEvent, file: Option<&str>) -> Option<String>;
+}
 
 /// Judges and records the events of a session.
 pub struct Guard<'a> {
@@ -19,12 +79,22 @@ pub struct Guard<'a> {
     pub gateway: &'a Gateway,
     /// The sessions of the project.
     pub sessions: &'a Sessions,
-    /// The project's root.
+    /// The root of the project.
+    pub project: &'a str,
+    /// The folder that is worked in.
     pub root: &'a str,
-    /// The class of a registered tool.
-    pub class: &'a dyn Fn(&str, &str) -> Option<RiskLevel>,
-    /// A text without the secrets in it.
-    pub redact: &'a dyn Fn(&str) -> String,
+    /// The digest of the policy.
+    pub policy_hash: Digest,
+    /// The path of our program, if it runs lines of shell in cells.
+    pub cell: Option<&'a str>,
+    /// When calls are broken off.
+    pub limits: CallLimits,
+    /// What a client is answered about a call that waits for a person.
+    pub on_hold: HoldAnswer,
+    /// What happens when a client used a tool without asking.
+    pub on_unguarded: OnUnguarded,
+    /// The world around.
+    pub surroundings: &'a dyn Surroundings,
 }
 
 impl Guard<'_> {
@@ -38,9 +108,10 @@ impl Guard<'_> {
         new: impl FnOnce() -> NewSession,
     ) -> Result<Answer, SessionError> {
         let name = SessionName { client: event.client, id: &event.session };
-        let run = self.sessions.enter(name, new)?;
+        let session = self.sessions.enter(name, new)?;
+        self.note_policy(&session)?;
         match &event.kind {
-            EventKind::BeforeTool(tool_use) => self.before(event, run, tool_use),
+            EventKind::BeforeTool(tool_use) => self.before(event, &session, tool_use),
             EventKind::AfterTool { tool_use, result, failure, duration_ms, .. } => {
                 let report = ClientReport {
                     client: event.client.as_str().to_owned(),
@@ -48,45 +119,119 @@ impl Guard<'_> {
                     failure: failure.clone(),
                     duration_ms: duration_ms.unwrap_or_default(),
                 };
-                self.after(event, run, tool_use, &report)
+                self.after(event, &session, tool_use, &report)
             }
-            EventKind::Prompted { text } => {
-                let text: String = (self.redact)(text).chars().take(PROMPT_CHARS_MAX).collect();
-                self.note(event, run, &json!({ "prompt": text }))
-            }
+            EventKind::Prompted { text } => self.prompted(event, &session, text),
             EventKind::SessionEnded { reason } => {
-                self.sessions.end(run, reason.as_deref().unwrap_or_default())?;
+                self.reconcile(event, &session)?;
+                session.end(reason.as_deref().unwrap_or_default())?;
                 Ok(Answer::Proceed)
             }
             EventKind::SettingsChanged { source, file } => {
-                self.note(event, run, &json!({ "settings": source, "file": file }))
+                let problem = self.surroundings.hooks_problem(event, file.as_deref());
+                let details = json!({ "file": file, "problem": problem, "settings": source });
+                note(event, &session, details)?;
+                Ok(problem.map_or(Answer::Proceed, |reason| Answer::Deny { reason }))
             }
             EventKind::SessionStarted { source } => {
-                self.note(event, run, &json!({ "source": source }))
+                note(event, &session, json!({ "source": source }))?;
+                let problem = self.surroundings.hooks_problem(event, None);
+                let found = self.reconcile(event, &session)?;
+                Ok(told(problem.into_iter().chain(found)))
             }
-            EventKind::SubagentStarted | EventKind::SubagentStopped | EventKind::Stopped { .. } => {
-                self.note(event, run, &json!({}))
+            EventKind::SubagentStarted => {
+                note(event, &session, json!({}))?;
+                Ok(Answer::Proceed)
+            }
+            EventKind::SubagentStopped | EventKind::Stopped { .. } => {
+                note(event, &session, json!({}))?;
+                // There is nobody to tell now: the next prompt does.
+                if let Some(found) = self.reconcile(event, &session)? {
+                    session.progress(|progress| progress.tell.push(found))?;
+                }
+                Ok(Answer::Proceed)
             }
             // The client's own prompt is about to appear; what it asks about was judged before.
             EventKind::PermissionRequested(_) | EventKind::Other { .. } => Ok(Answer::Proceed),
         }
     }
 
-    fn note(&self, event: &HookEvent, run: TraceId, more: &Value) -> Result<Answer, SessionError> {
-        let subagent = event.subagent.as_ref().map(|one| json!({ "id": one.id, "kind": one.kind }));
-        let body = json!({ "event": event.name, "subagent": subagent, "details": more });
-        self.sessions.note(run, body)?;
-        Ok(Answer::Proceed)
+    /// Records that the policy is another one than at the last event.
+    fn note_policy(&self, session: &Session<'_>) -> Result<(), SessionError> {
+        let to = self.policy_hash;
+        let from = session.progress(|progress| progress.policy.replace(to))?;
+        match from {
+            Some(from) if from != to => session.note(&SessionNote::PolicyChanged { from, to }),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    fn prompted(
+        &self,
+        event: &HookEvent,
+        session: &Session<'_>,
+        text: &str,
+    ) -> Result<Answer, SessionError> {
+        if let Some(reason) = self.stopped(session) {
+            return Ok(Answer::Halt { reason });
+        }
+        let (number, mut tell) = session.progress(|progress| {
+            progress.prompts = progress.prompts.saturating_add(1);
+            progress.streak = windlass_runtime::CallStreak::default();
+            (progress.prompts, std::mem::take(&mut progress.tell))
+        })?;
+        let kept = self.surroundings.keep_files(&kept_name(session.run, number));
+        if let Err(reason) = &kept {
+            tell.push(format!("The files could not be kept for a rewind: {reason}"));
+        }
+        let text = self.surroundings.redacted(text).chars().take(PROMPT_CHARS_MAX).collect();
+        let not_kept = kept.as_ref().err().cloned();
+        session.note(&SessionNote::Prompt { number, text, tree: kept.ok(), not_kept })?;
+        tell.extend(self.surroundings.hooks_problem(event, None));
+        tell.extend(self.reconcile(event, session)?);
+        Ok(told(tell))
+    }
+
+    /// Records what the client did without asking, as far as its own records show it, and says it.
+    fn reconcile(
+        &self,
+        event: &HookEvent,
+        session: &Session<'_>,
+    ) -> Result<Option<String>, SessionError> {
+        let found = self.surroundings.unguarded(event, session)?;
+        let new = session.progress(|progress| {
+            let is_new = |one: &Unguarded| progress.unguarded.insert(one.clone());
+            found.into_iter().filter(is_new).collect::<Vec<_>>()
+        })?;
+        for one in &new {
+            session.note(&SessionNote::Unguarded(one.clone()))?;
+        }
+        Ok((!new.is_empty()).then(|| {
+            let tools: Vec<&str> = new.iter().map(|one| one.tool.as_str()).take(5).collect();
+            format!(
+                "UNGUARDED: the client used {} without asking Windlass; `windlass session check` lists it",
+                tools.join(", ")
+            )
+        }))
+    }
+
+    fn stopped(&self, session: &Session<'_>) -> Option<String> {
+        self.surroundings.stopped(&RunName::of(session.run).to_string())
     }
 
     /// Judges the use of a tool. All calls that it stands for must be permitted.
     fn before(
         &self,
         event: &HookEvent,
-        run: TraceId,
+        session: &Session<'_>,
         tool_use: &ToolUse,
     ) -> Result<Answer, SessionError> {
-        let calls = match self.map(event, tool_use) {
+        let run = session.run;
+        if let Some(reason) = self.stopped(session) {
+            return Ok(Answer::Halt { reason });
+        }
+        let mapped = self.map(event, tool_use);
+        let calls = match mapped.calls {
             Mapped::Calls(calls) => calls,
             Mapped::Nothing => return Ok(Answer::Proceed),
             Mapped::Refused { code, reason } => {
@@ -96,43 +241,143 @@ impl Guard<'_> {
                     args: tool_use.input.clone(),
                 };
                 let request = self.request(event, run, tool_use, &call, 0);
-                let report = self.gateway.refuse(request, code, reason)?;
-                return Ok(refusal(&report));
+                let report = self.gateway.refuse_unless_granted(request, code, reason)?;
+                return self.refused(event, session, &report);
             }
         };
-        let mut given: Vec<TraceId> = Vec::new();
-        for (number, call) in calls.iter().enumerate() {
-            let report =
-                self.gateway.hand_over(self.request(event, run, tool_use, call, number))?;
+        let requests: Vec<CallRequest> = calls
+            .iter()
+            .enumerate()
+            .map(|(number, call)| self.request(event, run, tool_use, call, number))
+            .collect();
+        if let Some(report) = self.broken_off(session, &requests)? {
+            return self.refused(event, session, &report);
+        }
+        let mut given: Vec<CallReport> = Vec::new();
+        for request in requests {
+            let report = self.gateway.hand_over(request, self.asking(event))?;
             if report.state != State::Executing {
-                for trace_id in given {
+                for one in given {
                     let report = ClientReport {
                         client: event.client.as_str().to_owned(),
                         result: Value::Null,
                         failure: Some("not made: another part of it was refused".to_owned()),
                         duration_ms: 0,
                     };
-                    self.gateway.settle_report(trace_id, report)?;
+                    self.gateway.settle_report(one.trace_id, report)?;
                 }
-                return Ok(refusal(&report));
+                return self.refused(event, session, &report);
             }
-            given.push(report.trace_id);
+            given.push(report);
         }
-        Ok(Answer::Allow { input: None, skip_prompt: false })
+        session.progress(|progress| progress.streak.ended(State::Executing))?;
+        self.note_let_through(event, session, tool_use, &given)?;
+        let input =
+            mapped.line.as_deref().and_then(|line| self.in_cell(event, run, tool_use, line));
+        Ok(match given.iter().find_map(|report| report.asks_person.clone()) {
+            Some(reason) => Answer::Ask { reason, input },
+            None => Answer::Allow { input, skip_prompt: false },
+        })
+    }
+
+    /// Refuses calls that lead nowhere, and records that.
+    fn broken_off(
+        &self,
+        session: &Session<'_>,
+        requests: &[CallRequest],
+    ) -> Result<Option<CallReport>, SessionError> {
+        let Some(first) = requests.first() else { return Ok(None) };
+        let broken = session.progress(|progress| {
+            let blocked = self.on_unguarded == OnUnguarded::Block && !progress.unguarded.is_empty();
+            if blocked {
+                let reason = "the client used tools without asking, so this session may use no more: see `windlass \
+                              session check`, then begin a new one";
+                return Some((Code::PolicyDenied, reason.to_owned()));
+            }
+            progress.streak.request(self.limits, first)
+        })?;
+        match broken {
+            Some((code, reason)) => Ok(Some(self.gateway.refuse(first.clone(), code, reason)?)),
+            None => Ok(None),
+        }
+    }
+
+    /// Records for which use of a tool an approved call was let through: its key is not the client's.
+    fn note_let_through(
+        &self,
+        event: &HookEvent,
+        session: &Session<'_>,
+        tool_use: &ToolUse,
+        given: &[CallReport],
+    ) -> Result<(), SessionError> {
+        let Some(id) = &tool_use.id else { return Ok(()) };
+        let client = event.client.as_str();
+        for (number, report) in given.iter().enumerate() {
+            let own = key(client, &event.session, id, number);
+            if report.idempotency_key.as_ref() != Some(&own) {
+                let (call, id) = (report.trace_id, id.clone());
+                session.note(&SessionNote::LetThrough { call, id })?;
+            }
+        }
+        Ok(())
+    }
+
+    const fn asking<'a>(&self, event: &'a HookEvent) -> Asking<'a> {
+        match self.on_hold {
+            HoldAnswer::Prompt => Asking::Prompt { client: event.client.as_str() },
+            HoldAnswer::Refuse | HoldAnswer::Defer => Asking::Hold,
+        }
+    }
+
+    /// The answer to a use of a tool that may not happen, or not yet.
+    fn refused(
+        &self,
+        event: &HookEvent,
+        session: &Session<'_>,
+        report: &CallReport,
+    ) -> Result<Answer, SessionError> {
+        // A person may have granted everything.
+        if report.state == State::Executing {
+            return Ok(Answer::Allow { input: None, skip_prompt: false });
+        }
+        session.progress(|progress| progress.streak.ended(report.state))?;
+        let reason = refusal(report);
+        let waits = report.hold.is_some();
+        Ok(match self.on_hold {
+            HoldAnswer::Defer if waits && event.subagent.is_none() => Answer::Defer { reason },
+            HoldAnswer::Defer | HoldAnswer::Refuse | HoldAnswer::Prompt => Answer::Deny { reason },
+        })
+    }
+
+    /// The input with its line of shell in a cell, if there are cells.
+    fn in_cell(
+        &self,
+        event: &HookEvent,
+        run: TraceId,
+        tool_use: &ToolUse,
+        line: &str,
+    ) -> Option<Value> {
+        let binary = self.cell?;
+        let session = RunName::of(run).to_string();
+        let (project, workspace) = (self.project, self.root);
+        let line = CellLine { binary, project, workspace, session: &session }.wrap(line);
+        ToolTable::shipped().with_command(event.client, tool_use, &line)
     }
 
     /// Records what a client reports of a use of a tool.
     fn after(
         &self,
         event: &HookEvent,
-        run: TraceId,
+        session: &Session<'_>,
         tool_use: &ToolUse,
         report: &ClientReport,
     ) -> Result<Answer, SessionError> {
-        let Mapped::Calls(calls) = self.map(event, tool_use) else { return Ok(Answer::Proceed) };
+        let Mapped::Calls(calls) = self.map(event, tool_use).calls else {
+            return Ok(Answer::Proceed);
+        };
         let mut unknown = false;
         for (number, call) in calls.iter().enumerate() {
-            let request = self.request(event, run, tool_use, call, number);
+            let request = self.request(event, session.run, tool_use, call, number);
             match self.gateway.handed_over(request)? {
                 Some(trace_id) => {
                     self.gateway.settle_report(trace_id, report.clone())?;
@@ -140,21 +385,35 @@ impl Guard<'_> {
                 None => unknown = true,
             }
         }
-        if unknown {
-            let body = json!({ "unguarded": { "tool": tool_use.name, "id": tool_use.id } });
-            self.sessions.note(run, body)?;
-            let text = format!(
-                "Windlass has no record of this use of `{}`: the client made it without asking",
-                tool_use.name
-            );
-            return Ok(Answer::Tell { text });
+        if !unknown {
+            return Ok(Answer::Proceed);
         }
-        Ok(Answer::Proceed)
+        let unguarded = Unguarded {
+            session: event.session.clone(),
+            tool: tool_use.name.clone(),
+            id: tool_use.id.clone(),
+        };
+        if session.progress(|progress| progress.unguarded.insert(unguarded.clone()))? {
+            session.note(&SessionNote::Unguarded(unguarded))?;
+        }
+        let text = format!(
+            "UNGUARDED: Windlass has no record of this use of `{}`: the client made it without asking",
+            tool_use.name
+        );
+        Ok(Answer::Tell { text })
     }
 
-    fn map(&self, event: &HookEvent, tool_use: &ToolUse) -> Mapped {
+    /// What a use of a tool stands for. Its own line is judged, not the one that runs it in a cell.
+    fn map(&self, event: &HookEvent, tool_use: &ToolUse) -> MappedUse {
         let table = ToolTable::shipped();
-        match table.map_within(event.client, tool_use, self.root, &event.cwd) {
+        let given = table.command_of(event.client, tool_use);
+        let inner = given.as_deref().and_then(|line| unwrap_cell_line(self.cell?, line));
+        let unwrapped = inner.as_deref().and_then(|line| {
+            let input = table.with_command(event.client, tool_use, line)?;
+            Some(ToolUse { input, ..tool_use.clone() })
+        });
+        let own = unwrapped.as_ref().unwrap_or(tool_use);
+        let calls = match table.map_within(event.client, own, self.root, &event.cwd) {
             Mapping::Calls(calls) => Mapped::Calls(calls),
             Mapping::Mcp { server, tool, args } => Mapped::Calls(vec![MappedCall {
                 server: plain_name(&server),
@@ -167,7 +426,8 @@ impl Guard<'_> {
                 reason: format!("`{}` is not a known tool of the client", tool_use.name),
             },
             Mapping::Invalid { reason } => Mapped::Refused { code: Code::RequestInvalid, reason },
-        }
+        };
+        MappedUse { calls, line: inner.or(given) }
     }
 
     fn request(
@@ -179,14 +439,15 @@ impl Guard<'_> {
         number: usize,
     ) -> CallRequest {
         let client = event.client.as_str();
-        let class = (self.class)(&call.server, &call.tool).unwrap_or(RiskLevel::Read);
+        let class = self.surroundings.class(&call.server, &call.tool).unwrap_or(RiskLevel::Read);
         let key = tool_use.id.as_ref().map(|id| key(client, &event.session, id, number));
+        let resource = |id: &String| Resource { id: id.clone(), kind: TOOL_USE.to_owned() };
         CallRequest {
             server: call.server.clone(),
             tool: call.tool.clone(),
             args: call.args.clone(),
             intent: format!("`{}` in a session of {client}", plain_name(&tool_use.name)),
-            resources: Vec::new(),
+            resources: tool_use.id.iter().map(resource).collect(),
             declared_class: class,
             key,
             plan_id: Some(PlanId(run.0)),
@@ -200,6 +461,12 @@ impl Guard<'_> {
     }
 }
 
+/// A use of a tool as calls of ours, and its line of shell if it has one.
+struct MappedUse {
+    calls: Mapped,
+    line: Option<String>,
+}
+
 /// What a use of a tool stands for.
 enum Mapped {
     Calls(Vec<MappedCall>),
@@ -211,8 +478,28 @@ enum Mapped {
     },
 }
 
+/// Records an event of the client.
+fn note(event: &HookEvent, session: &Session<'_>, details: Value) -> Result<(), SessionError> {
+    session.note(&SessionNote::Event {
+        event: event.name.clone(),
+        subagent: event.subagent.as_ref().map(|one| one.id.clone()),
+        details,
+    })
+}
+
+/// What the client shows, if there is anything to show.
+fn told(texts: impl IntoIterator<Item = String>) -> Answer {
+    let text = texts.into_iter().collect::<Vec<_>>().join("\n");
+    if text.is_empty() { Answer::Proceed } else { Answer::Tell { text } }
+}
+
+/// The name under which the files of a prompt are kept.
+fn kept_name(run: TraceId, number: u32) -> String {
+    format!("{}/prompt-{number}", RunName::of(run))
+}
+
 /// The key of one call of a use of a tool: the client's own id of it.
-fn key(client: &str, session: &str, id: &str, number: usize) -> String {
+pub(crate) fn key(client: &str, session: &str, id: &str, number: usize) -> String {
     let key = format!("{client}/{session}/{id}/{number}");
     if key.chars().count() <= KEY_CHARS_MAX { key } else { Digest::of(key.as_bytes()).to_string() }
 }
@@ -227,20 +514,18 @@ fn plain_name(name: &str) -> String {
     if plain.is_empty() { "unnamed".to_owned() } else { plain }
 }
 
-/// The answer to a call that may not be made, or not yet.
-fn refusal(report: &CallReport) -> Answer {
+/// Why a call may not be made, or not yet.
+fn refusal(report: &CallReport) -> String {
     let id = report.trace_id;
     if let Some(hold) = &report.hold {
-        let reason = format!(
+        return format!(
             "a person must decide on this: {}. It can be approved with `windlass call approve {id} --reason TEXT`; \
              then the same call is let through once",
             hold.reason.trim_end_matches('.')
         );
-        return Answer::Deny { reason };
     }
-    let reason = report.refusal.as_ref().map_or_else(
+    report.refusal.as_ref().map_or_else(
         || format!("call {id} may not be made"),
         |refused| format!("{} [{}]", refused.reason, refused.code),
-    );
-    Answer::Deny { reason }
+    )
 }

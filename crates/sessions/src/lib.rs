@@ -5,8 +5,14 @@
 
 mod error;
 mod guard;
+mod history;
+mod note;
+mod progress;
 mod sessions;
 
 pub use error::SessionError;
-pub use guard::Guard;
-pub use sessions::{NewSession, SessionName, Sessions};
+pub use guard::{Guard, HoldAnswer, OnUnguarded, Surroundings};
+pub use history::{SessionHistory, requested_at};
+pub use note::{DatedNote, SessionNote, Unguarded, notes};
+pub use progress::Progress;
+pub use sessions::{NewSession, Session, SessionName, Sessions};

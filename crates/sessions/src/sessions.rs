@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::json;
 use windlass_hooks::Client;
 use windlass_journal::{JournalError, Recorder};
 use windlass_kernel::run::plan::{Plan, RunOutcome};
@@ -16,9 +16,13 @@ use windlass_runtime::Clock;
 use windlass_store::{After, KeyAction, Store, StoreError};
 
 use crate::error::SessionError;
+use crate::note::SessionNote;
+use crate::progress::Progress;
 
 /// The one phase of a session.
 const PHASE: &str = "session";
+/// How the names of files end that have the progress of sessions.
+const PROGRESS: &str = "progress.json";
 
 /// The name of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,9 +34,9 @@ pub struct SessionName<'a> {
 }
 
 impl SessionName<'_> {
-    /// The file that names its run. The id is the client's and may have any form.
-    fn file(&self) -> String {
-        format!("{}-{}.json", self.client.as_str(), Digest::of(self.id.as_bytes()))
+    /// How its files are named. The id is the client's and may have any form.
+    fn stem(&self) -> String {
+        format!("{}-{}", self.client.as_str(), Digest::of(self.id.as_bytes()))
     }
 }
 
@@ -79,8 +83,9 @@ impl Sessions {
     ///
     /// # Errors
     /// [`SessionError`] if its file or the store cannot be read.
-    pub fn find(&self, name: SessionName<'_>) -> Result<Option<TraceId>, SessionError> {
-        let path = self.folder.join(name.file());
+    pub fn find(&self, name: SessionName<'_>) -> Result<Option<Session<'_>>, SessionError> {
+        let stem = name.stem();
+        let path = self.file(&stem, "json");
         let bytes = match std::fs::read(&path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -90,7 +95,7 @@ impl Sessions {
             .map_err(|error| SessionError::File { path, source: error.into() })?;
         match self.store.load_state(known.run) {
             Ok(trace) if trace.head.state == Some(State::Terminal) => Ok(None),
-            Ok(_) => Ok(Some(known.run)),
+            Ok(_) => Ok(Some(Session { sessions: self, run: known.run, stem })),
             // A process died after it had written the file: another one begins the run.
             Err(StoreError::NotFound { .. }) => Ok(None),
             Err(error) => Err(JournalError::from(error).into()),
@@ -105,18 +110,28 @@ impl Sessions {
         &self,
         name: SessionName<'_>,
         new: impl FnOnce() -> NewSession,
-    ) -> Result<TraceId, SessionError> {
-        if let Some(run) = self.find(name)? {
-            return Ok(run);
+    ) -> Result<Session<'_>, SessionError> {
+        if let Some(session) = self.find(name)? {
+            return Ok(session);
         }
-        let _lock = self.lock()?;
-        if let Some(run) = self.find(name)? {
-            return Ok(run);
+        let stem = name.stem();
+        let _lock = self.lock(&stem)?;
+        if let Some(session) = self.find(name)? {
+            return Ok(session);
         }
         let run = TraceId(self.clock.new_id());
-        self.write(&self.folder.join(name.file()), &Known { run })?;
+        let bytes = serde_json::to_vec(&Known { run }).unwrap_or_default();
+        self.write(&self.file(&stem, "json"), &bytes, Durability::Synced)?;
+        // What was counted belongs to an earlier run of the session.
+        self.write(&self.file(&stem, PROGRESS), b"{}", Durability::Soon)?;
         self.begin(run, name, new())?;
-        Ok(run)
+        Ok(Session { sessions: self, run, stem })
+    }
+
+    /// The session of a run.
+    #[must_use]
+    pub fn of_run(&self, name: SessionName<'_>, run: TraceId) -> Session<'_> {
+        Session { sessions: self, run, stem: name.stem() }
     }
 
     fn begin(
@@ -152,68 +167,129 @@ impl Sessions {
         Ok(())
     }
 
-    /// Records something about a session. Others that record at the same time are waited for.
-    ///
-    /// # Errors
-    /// [`SessionError`] if it cannot be recorded.
-    pub fn note(&self, run: TraceId, body: Value) -> Result<(), SessionError> {
-        let _lock = self.lock()?;
-        let mut recorder: Recorder<Run> = Recorder::open(&self.store, run, Vec::new())?;
-        self.add(&mut recorder, Event::Noted { what: NoteKind::Agent, body })?;
-        recorder.commit(KeyAction::None, After::Release)?;
-        Ok(())
-    }
-
-    /// Records the end of a session. One that has ended is left as it is.
-    ///
-    /// # Errors
-    /// [`SessionError`] if it cannot be recorded.
-    pub fn end(&self, run: TraceId, reason: &str) -> Result<(), SessionError> {
-        let _lock = self.lock()?;
-        let mut recorder: Recorder<Run> = Recorder::open(&self.store, run, Vec::new())?;
-        if recorder.state().ended.is_some() {
-            return Ok(());
-        }
-        let done = PhaseResult { answer: json!({}), ..PhaseResult::default() };
-        let (phase, done) = (PHASE.to_owned(), Box::new(done));
-        self.add(&mut recorder, Event::PhaseDone { phase, attempt: 1, done })?;
-        let ended = Event::Ended {
-            outcome: RunOutcome::Pass,
-            reason: "session_ended".to_owned(),
-            detail: reason.to_owned(),
-        };
-        self.add(&mut recorder, ended)?;
-        recorder.commit(KeyAction::None, After::Release)?;
-        Ok(())
-    }
-
     fn add(&self, recorder: &mut Recorder<Run>, event: Event) -> Result<(), JournalError> {
         let (id, ts) = (ArtifactId(self.clock.new_id()), self.clock.now());
         let trace_id = recorder.state().head.trace_id;
         recorder.add(&RunEvent::new(trace_id, id, ts, event)).map(|_| ())
     }
 
-    /// The lock of the sessions' runs, which is never held for long. It is released when it is dropped.
-    fn lock(&self) -> Result<File, SessionError> {
-        let path = self.folder.join("lock");
+    fn file(&self, stem: &str, extension: &str) -> PathBuf {
+        self.folder.join(format!("{stem}.{extension}"))
+    }
+
+    /// The lock of a session, which is never held for long. It is released when it is dropped.
+    fn lock(&self, stem: &str) -> Result<File, SessionError> {
+        let path = self.file(stem, "lock");
         let locked = || {
-            std::fs::create_dir_all(&self.folder)?;
-            let file = OpenOptions::new().create(true).append(true).open(&path)?;
+            let open = || OpenOptions::new().create(true).append(true).open(&path);
+            let file = match open() {
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    std::fs::create_dir_all(&self.folder)?;
+                    open()?
+                }
+                opened => opened?,
+            };
             file.lock()?;
             Ok(file)
         };
         locked().map_err(|source| SessionError::File { path: path.clone(), source })
     }
 
-    /// Writes the file of a session whole, or not at all.
-    fn write(&self, path: &Path, known: &Known) -> Result<(), SessionError> {
+    /// Writes a file of a session whole, or not at all.
+    fn write(&self, path: &Path, bytes: &[u8], durability: Durability) -> Result<(), SessionError> {
         let temporary = path.with_extension("new");
         let written = || {
             let mut file = File::create(&temporary)?;
-            file.write_all(&serde_json::to_vec(known)?)?;
-            file.sync_all()?;
+            file.write_all(bytes)?;
+            match durability {
+                Durability::Synced => file.sync_all()?,
+                Durability::Soon => {}
+            }
             std::fs::rename(&temporary, path)
         };
         written().map_err(|source| SessionError::File { path: path.to_owned(), source })
+    }
+}
+
+/// When a file must have reached the disk.
+#[derive(Clone, Copy)]
+enum Durability {
+    /// Before anything else happens.
+    Synced,
+    /// Whenever the system likes: it holds only what can be lost.
+    Soon,
+}
+
+/// The open run of a session.
+pub struct Session<'a> {
+    sessions: &'a Sessions,
+    /// The run.
+    pub run: TraceId,
+    stem: String,
+}
+
+impl Session<'_> {
+    /// The store with its run and its calls.
+    #[must_use]
+    pub fn store(&self) -> &dyn Store {
+        self.sessions.store.as_ref()
+    }
+
+    /// Records something about the session. Others that record at the same time are waited for.
+    ///
+    /// # Errors
+    /// [`SessionError`] if it cannot be recorded.
+    pub fn note(&self, note: &SessionNote) -> Result<(), SessionError> {
+        let _lock = self.sessions.lock(&self.stem)?;
+        let mut recorder: Recorder<Run> =
+            Recorder::open(&self.sessions.store, self.run, Vec::new())?;
+        let body = serde_json::to_value(note)
+            .map_err(|error| SessionError::File { path: PathBuf::new(), source: error.into() })?;
+        self.sessions.add(&mut recorder, Event::Noted { what: NoteKind::Agent, body })?;
+        recorder.commit(KeyAction::None, After::Release)?;
+        Ok(())
+    }
+
+    /// Records the end of the session. One that has ended is left as it is.
+    ///
+    /// # Errors
+    /// [`SessionError`] if it cannot be recorded.
+    pub fn end(&self, reason: &str) -> Result<(), SessionError> {
+        let _lock = self.sessions.lock(&self.stem)?;
+        let mut recorder: Recorder<Run> =
+            Recorder::open(&self.sessions.store, self.run, Vec::new())?;
+        if recorder.state().ended.is_some() {
+            return Ok(());
+        }
+        let done = PhaseResult { answer: json!({}), ..PhaseResult::default() };
+        let (phase, done) = (PHASE.to_owned(), Box::new(done));
+        self.sessions.add(&mut recorder, Event::PhaseDone { phase, attempt: 1, done })?;
+        let ended = Event::Ended {
+            outcome: RunOutcome::Pass,
+            reason: "session_ended".to_owned(),
+            detail: reason.to_owned(),
+        };
+        self.sessions.add(&mut recorder, ended)?;
+        recorder.commit(KeyAction::None, After::Release)?;
+        Ok(())
+    }
+
+    /// Reads the progress of the session, changes it, and writes it if it is another one then.
+    ///
+    /// # Errors
+    /// [`SessionError`] if it cannot be written. One that cannot be read begins anew: nothing depends on it that the
+    /// journal does not have.
+    pub fn progress<T>(&self, change: impl FnOnce(&mut Progress) -> T) -> Result<T, SessionError> {
+        let _lock = self.sessions.lock(&self.stem)?;
+        let path = self.sessions.file(&self.stem, PROGRESS);
+        let bytes = std::fs::read(&path).unwrap_or_default();
+        let before: Progress = serde_json::from_slice(&bytes).unwrap_or_default();
+        let mut after = before.clone();
+        let value = change(&mut after);
+        if after != before {
+            let bytes = serde_json::to_vec(&after).unwrap_or_default();
+            self.sessions.write(&path, &bytes, Durability::Soon)?;
+        }
+        Ok(value)
     }
 }

@@ -35,3 +35,17 @@ impl HookClient {
         }
     }
 }
+
+/// Options of `cell`.
+#[derive(Debug, Args)]
+pub struct Cell {
+    /// The session or run that it belongs to; the commands of one share `/tmp`.
+    #[arg(long, value_name = "RUN")]
+    pub session: Option<String>,
+    /// The folder that the line works in and may change [default: the project's].
+    #[arg(long, value_name = "DIR", hide = true)]
+    pub workspace: Option<std::path::PathBuf>,
+    /// The line of bash.
+    #[arg(value_name = "LINE", last = true)]
+    pub line: String,
+}

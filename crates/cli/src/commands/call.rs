@@ -1,5 +1,8 @@
 //! `windlass call`.
 
+use std::path::Path;
+use std::sync::Arc;
+
 use serde_json::Value;
 use windlass_journal::{Check, Reader};
 use windlass_kernel::artifact::{CLIENT_WORKSPACE, Decider, NamedFile};
@@ -142,15 +145,25 @@ fn gateway_for(
     id: TraceId,
     access: Access,
 ) -> Result<(Gateway, Option<TraceId>), Failure> {
-    let gateway = project.gateway(access)?;
-    let call = Reader::<KernelCall>::state_of(gateway.store(), id, Check::Verified)
+    let runs = project.runs()?;
+    let call = Reader::<KernelCall>::state_of(runs.store(), id, Check::Verified)
         .map_err(GatewayError::from)?;
     let of_client =
         call.request.filter(|(request, _)| request.proposal.workspace == CLIENT_WORKSPACE);
-    let Some((request, _)) = of_client else { return Ok((gateway, None)) };
+    let Some((request, _)) = of_client else { return Ok((project.gateway(access)?, None)) };
+    let run = request.run.map(|run| runs.read(run)).transpose()?;
+    let task = run.and_then(|run| run.started.map(|started| started.task.clone()));
+    let folder = task.as_ref().and_then(|task| task.get("folder")).and_then(Value::as_str);
+    // The user's own project is worked in wherever the client is.
+    let project = match folder {
+        Some(folder) => &Project::of_session(Some(&project.root), Path::new(folder))?,
+        None => project,
+    };
     let files = project.files()?;
-    let supervisor = project.supervisor(&files)?;
-    Ok((project.client_gateway(&files, supervisor)?, request.run))
+    let config = Project::config(&files)?;
+    let supervisor = Arc::new(project.supervisor(&files)?);
+    let store = Arc::new(project.store(&config)?);
+    Ok((project.client_gateway(&files, &config, supervisor, store)?, request.run))
 }
 
 /// The exit code for a call's state.

@@ -52,6 +52,7 @@ fn add(project: &Project, options: &AddGrant, output: &Output) -> CommandResult 
         None => None,
     };
     let terms = Terms {
+        everything: false,
         command: options.command.clone(),
         path: options.path.clone(),
         run,

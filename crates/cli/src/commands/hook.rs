@@ -13,17 +13,18 @@ use windlass_kernel::Code;
 use windlass_kernel::run::SESSION_BUILTIN;
 use windlass_loops::{KnownNames, LoopFile};
 use windlass_runtime::SystemClock;
-use windlass_sessions::{Guard, NewSession, Sessions};
+use windlass_sessions::{Guard, HoldAnswer, NewSession, OnUnguarded, Sessions};
 
 use crate::args::Hook;
+use crate::commands::cell;
+use crate::config::Unguarded;
 use crate::failure::Failure;
 use crate::people::user_name;
 use crate::project::Project;
+use crate::session_surroundings::{ProjectSurroundings, text_of};
 
 /// The loop whose runs are sessions.
 const LOOP: &str = include_str!("../session.md");
-/// The folder of sessions in the state folder.
-const FOLDER: &str = "sessions";
 /// How long an answer may take; the clients are told to wait longer.
 const DEADLINE: Duration = Duration::from_secs(20);
 
@@ -79,30 +80,35 @@ fn answer(named: Option<&Path>, client: Option<Client>) -> Result<HookOutput, Fa
         .map_err(|error| Failure::of(Code::FileUnreadable, &error))?;
     let event = HookEvent::parse(&bytes, client)
         .map_err(|error| Failure::of(Code::RequestInvalid, &error))?;
-    let project = match named {
-        Some(_) => Project::find(named)?,
-        None => Project::nearest(Path::new(&event.cwd))?,
-    };
+    let project = Project::of_session(named, Path::new(&event.cwd))?;
     let files = project.files()?;
-    let supervisor = project.supervisor(&files)?;
-    let (set, redactor) = (supervisor.set().clone(), supervisor.redactor());
-    let policy_hash = set.hash();
-    let store = Arc::new(project.store(&Project::config(&files)?)?);
-    let gateway = project.client_gateway(&files, supervisor)?;
-    let sessions = Sessions::new(store, Arc::new(SystemClock), project.state()?.join(FOLDER));
-    let root = project
-        .root
-        .canonicalize()
-        .map_err(|error| crate::input::unreadable(&project.root, &error))?;
-    let root = root.to_str().ok_or_else(|| {
-        Failure::new(Code::FileUnreadable, "the path of the project is not UTF-8")
-    })?;
+    let config = Project::config(&files)?;
+    let supervisor = Arc::new(project.supervisor(&files)?);
+    let policy_hash = supervisor.set().hash();
+    let store: Arc<dyn windlass_store::Store> = Arc::new(project.store(&config)?);
+    let gateway =
+        project.client_gateway(&files, &config, Arc::clone(&supervisor), Arc::clone(&store))?;
+    let sessions = sessions_of(&project, store)?;
+    let root = text_of(project.workspace())?;
+    let binary = match supervisor.confinement_of(cell::SERVER, cell::TOOL, "") {
+        Some(_) => Some(own_path()?),
+        None => None,
+    };
+    let surroundings = ProjectSurroundings { project: &project, supervisor: &supervisor };
     let guard = Guard {
         gateway: &gateway,
         sessions: &sessions,
-        root,
-        class: &|server, tool| set.registry().find(server, tool).map(|(_, tool)| tool.class),
-        redact: &|text| redactor.redacted(text),
+        project: &text_of(&project.root)?,
+        root: &root,
+        policy_hash,
+        cell: binary.as_deref(),
+        limits: config.calls.limits(),
+        on_hold: on_hold(&event),
+        on_unguarded: match config.sessions.unguarded {
+            Unguarded::Tell => OnUnguarded::Tell,
+            Unguarded::Block => OnUnguarded::Block,
+        },
+        surroundings: &surroundings,
     };
     let builtins = BTreeSet::from([SESSION_BUILTIN.to_owned()]);
     let known = KnownNames { agents: &BTreeSet::new(), builtins: &builtins };
@@ -118,4 +124,35 @@ fn answer(named: Option<&Path>, client: Option<Client>) -> Result<HookOutput, Fa
         })
         .map_err(|error| Failure::of(error.code(), &error))?;
     Ok(render(event.client, &event.name, &answer))
+}
+
+/// The sessions of a project.
+pub fn sessions_of(
+    project: &Project,
+    store: Arc<dyn windlass_store::Store>,
+) -> Result<Sessions, Failure> {
+    Ok(Sessions::new(store, Arc::new(SystemClock), project.state()?.join("sessions")))
+}
+
+/// The path of this program.
+fn own_path() -> Result<String, Failure> {
+    let path = std::env::current_exe().map_err(|error| Failure::of(Code::Internal, &error))?;
+    text_of(&path)
+}
+
+/// What a client is answered about a call that waits for a person. Only Claude Code has a prompt that neither the agent
+/// nor a permission mode skips, and only with a person at its terminal; without one it pauses.
+fn on_hold(event: &HookEvent) -> HoldAnswer {
+    let asks = matches!(
+        event.permission_mode.as_deref(),
+        None | Some("default" | "acceptEdits" | "plan" | "bypassPermissions")
+    );
+    let entry = std::env::var("CLAUDE_CODE_ENTRYPOINT").ok();
+    match (event.client, entry.as_deref()) {
+        (Client::Claude, Some("cli")) if asks => HoldAnswer::Prompt,
+        (Client::Claude, Some("sdk-cli")) => HoldAnswer::Defer,
+        (Client::Claude | Client::Codex | Client::Gemini | Client::OpenCode, _) => {
+            HoldAnswer::Refuse
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! `windlass trace`, and the listing shared with `windlass call list`.
 
 use serde_json::{Value, json};
+use windlass_kernel::artifact::CLIENT_WORKSPACE;
 use windlass_kernel::{Code, ExecutionState, Machine, State, TraceId};
 use windlass_store::{Record, Store, TraceFilter, TraceState};
 
@@ -61,7 +62,7 @@ pub fn list(
         for state in page {
             let live = store.is_held(&state)?;
             let other = |only| state.head.state.is_some_and(|state| state.machine() != only);
-            if only.is_some_and(other) || (options.held && !waits(&state, live)) {
+            if only.is_some_and(other) || (options.held && !waits(&store, &state, live)) {
                 continue;
             }
             if rows.len() == options.limit {
@@ -84,7 +85,7 @@ pub fn list(
         let rows: Vec<Value> = rows
             .iter()
             .map(|(state, live)| {
-                let mut value = describe(state, *live);
+                let mut value = describe(&store, state, *live);
                 if let Some(map) = value.as_object_mut() {
                     map.insert("tool".to_owned(), json!(tool_of(&store, state.head.trace_id)));
                 }
@@ -105,8 +106,7 @@ pub fn list(
 
 /// The tool that a call's request names, or the pattern of a grant.
 fn tool_of(store: &dyn Store, id: TraceId) -> Option<String> {
-    let first = store.list_log_entries(id, 0, 1).ok()?.into_iter().next()?;
-    let request: Value = serde_json::from_slice(&first.body?).ok()?;
+    let request = first_body(store, id)?;
     let name = |name: &str| request.pointer(name).and_then(Value::as_str).map(sanitize);
     if let Some(pattern) = name("/event/terms/tool") {
         return Some(pattern);
@@ -114,17 +114,34 @@ fn tool_of(store: &dyn Store, id: TraceId) -> Option<String> {
     Some(format!("{}/{}", name("/proposal/tool_server")?, name("/proposal/tool_name")?))
 }
 
-/// Whether a trace waits for a person.
-fn waits(state: &TraceState, live: bool) -> bool {
-    !live && matches!(state.head.state, Some(State::Pending | State::Executing | State::Checkpoint))
+/// Whether a trace waits for a person. A call that a coding agent makes itself waits for the agent's report.
+fn waits(store: &dyn Store, state: &TraceState, live: bool) -> bool {
+    let may =
+        matches!(state.head.state, Some(State::Pending | State::Executing | State::Checkpoint));
+    !live && may && !is_handed_over(store, state)
 }
 
-fn describe(state: &TraceState, live: bool) -> Value {
+/// Whether a coding agent makes the call itself and has not reported it.
+fn is_handed_over(store: &dyn Store, state: &TraceState) -> bool {
+    let workspace = || {
+        let request = first_body(store, state.head.trace_id)?;
+        request.pointer("/proposal/workspace").and_then(Value::as_str).map(str::to_owned)
+    };
+    state.head.state == Some(State::Executing) && workspace().as_deref() == Some(CLIENT_WORKSPACE)
+}
+
+fn first_body(store: &dyn Store, id: TraceId) -> Option<Value> {
+    let first = store.list_log_entries(id, 0, 1).ok()?.into_iter().next()?;
+    serde_json::from_slice(&first.body?).ok()
+}
+
+fn describe(store: &dyn Store, state: &TraceState, live: bool) -> Value {
     let mut value =
         serde_json::to_value(ExecutionState::of(&state.head, state.plan_id)).unwrap_or_default();
     if let Some(map) = value.as_object_mut() {
         map.insert("in_use".to_owned(), json!(live));
-        map.insert("waits_for_a_person".to_owned(), json!(waits(state, live)));
+        map.insert("waits_for_a_person".to_owned(), json!(waits(store, state, live)));
+        map.insert("waits_for_a_report".to_owned(), json!(is_handed_over(store, state)));
     }
     value
 }
@@ -144,9 +161,10 @@ fn row(store: &dyn Store, state: &TraceState, live: bool) -> Vec<(String, Option
         | State::Granted
         | State::Withdrawn => Style::Warn,
     };
-    let remark = match (live, waits(state, live)) {
+    let remark = match (live, waits(store, state, live)) {
         (true, _) => "in use",
         (false, true) => "waits for a person",
+        (false, false) if is_handed_over(store, state) => "not reported yet",
         (false, false) => "",
     };
     vec![
@@ -164,7 +182,7 @@ fn show(project: &Project, id: TraceId, output: &Output) -> CommandResult {
     let live = store.is_held(&state)?;
     let replay_point = store.load_latest_replay_point(id)?;
     if output.json {
-        let mut value = describe(&state, live);
+        let mut value = describe(&store, &state, live);
         if let Some(map) = value.as_object_mut() {
             map.insert("fence".to_owned(), json!(state.fence));
             map.insert("checkpoint".to_owned(), json!(replay_point));

@@ -11,7 +11,7 @@ use windlass_kernel::run::plan::Phase;
 use windlass_kernel::run::{CallRecord, Run, Usage, WaitsFor};
 use windlass_kernel::{Call, Code, Digest, Machine, RiskLevel, State, Timestamp, TraceId};
 use windlass_policy::{Judgement, Question};
-use windlass_runtime::{CallReport, CallRequest, Gateway, GatewayError};
+use windlass_runtime::{CallLimits, CallReport, CallRequest, CallStreak, Gateway, GatewayError};
 use windlass_store::TraceFilter;
 
 use crate::error::EngineError;
@@ -87,65 +87,6 @@ pub trait AgentGuard: Send + Sync {
     ) -> Result<(), String>;
 }
 
-/// When the calls of an attempt are broken off; 0 is never.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CallLimits {
-    /// How often the same call may be made in a row.
-    pub identical_max: u32,
-    /// How many calls in a row may be denied.
-    pub denied_max: u32,
-}
-
-impl Default for CallLimits {
-    fn default() -> Self {
-        Self { identical_max: 5, denied_max: 10 }
-    }
-}
-
-/// The calls in a row that lead nowhere. A repeated attempt makes the same calls, so it counts the same.
-#[derive(Default)]
-struct Streak {
-    /// The digest of the last call's tool and arguments.
-    last: Option<Digest>,
-    identical: u32,
-    denied: u32,
-    /// Why the attempt makes no more calls.
-    broken: Option<String>,
-}
-
-impl Streak {
-    /// Counts a request; returns why it is refused.
-    fn request(&mut self, limits: CallLimits, request: &CallRequest) -> Option<(Code, String)> {
-        let text = serde_json::json!([request.server, request.tool, request.args]).to_string();
-        let digest = Digest::of(text.as_bytes());
-        self.identical = if self.last == Some(digest) { self.identical + 1 } else { 1 };
-        self.last = Some(digest);
-        let CallLimits { identical_max, denied_max } = limits;
-        let refusal = if identical_max > 0 && self.identical > identical_max {
-            let reason = format!(
-                "this call was made {identical_max} times in a row with the same arguments, and its result \
-                 will not change: use what it returned, change the arguments, or finish and say what is missing"
-            );
-            Some((Code::CallsRepeated, reason))
-        } else if denied_max > 0 && self.denied >= denied_max {
-            let reason = format!(
-                "{denied_max} calls in a row were denied: do what the reasons of the denials say, or finish \
-                 and say which permission is missing"
-            );
-            Some((Code::DenialsRepeated, reason))
-        } else {
-            None
-        };
-        self.broken = refusal.as_ref().map(|(code, reason)| format!("[{code}] {reason}"));
-        refusal
-    }
-
-    /// Counts the end of a call.
-    const fn ended(&mut self, state: State) {
-        self.denied = if matches!(state, State::Denied) { self.denied + 1 } else { 0 };
-    }
-}
-
 /// Makes the calls of one attempt.
 ///
 /// The key of a call consists of run, phase, attempt and the number of the call. So an attempt that is
@@ -162,7 +103,7 @@ pub struct ToolCaller<'a> {
     requested: AtomicUsize,
     calls: Mutex<Vec<CallRecord>>,
     limits: CallLimits,
-    streak: Mutex<Streak>,
+    streak: Mutex<CallStreak>,
 }
 
 impl<'a> ToolCaller<'a> {
@@ -199,7 +140,7 @@ impl<'a> ToolCaller<'a> {
         }
     }
 
-    fn streak(&self) -> MutexGuard<'_, Streak> {
+    fn streak(&self) -> MutexGuard<'_, CallStreak> {
         self.streak.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -36,22 +36,24 @@ fn before_tool(answer: &Answer) -> HookOutput {
                 "updatedInput": input,
             },
         })),
-        Answer::Ask { reason } => undecided("ask", reason),
-        Answer::Defer { reason } => undecided("defer", reason),
+        Answer::Ask { reason, input } => undecided("ask", reason, input.as_ref()),
+        Answer::Defer { reason } => undecided("defer", reason, None),
         Answer::Proceed | Answer::Deny { .. } | Answer::Halt { .. } | Answer::Tell { .. } => {
             other(event_name, answer)
         }
     }
 }
 
-fn undecided(decision: &str, reason: &str) -> HookOutput {
-    printed(&json!({
-        "hookSpecificOutput": {
-            "hookEventName": "PreToolUse",
-            "permissionDecision": decision,
-            "permissionDecisionReason": text::question(reason),
-        },
-    }))
+fn undecided(decision: &str, reason: &str, input: Option<&Value>) -> HookOutput {
+    let mut specific = json!({
+        "hookEventName": "PreToolUse",
+        "permissionDecision": decision,
+        "permissionDecisionReason": text::question(reason),
+    });
+    if let (Some(input), Some(fields)) = (input, specific.as_object_mut()) {
+        fields.insert("updatedInput".to_owned(), input.clone());
+    }
+    printed(&json!({ "hookSpecificOutput": specific }))
 }
 
 /// Exit code 2 refuses nothing here: the decision does. Silence lets the prompt appear that is about to.
@@ -93,7 +95,7 @@ fn other(event_name: &str, answer: &Answer) -> HookOutput {
     match answer {
         Answer::Proceed | Answer::Allow { input: None, .. } => silence(),
         Answer::Allow { input: Some(_), .. } => refusal(NO_INPUT),
-        Answer::Deny { reason } | Answer::Ask { reason } | Answer::Defer { reason } => {
+        Answer::Deny { reason } | Answer::Ask { reason, .. } | Answer::Defer { reason } => {
             refusal(reason)
         }
         Answer::Halt { reason } => halt(reason),

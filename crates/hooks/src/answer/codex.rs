@@ -33,7 +33,7 @@ pub(super) fn render(event_name: &str, answer: &Answer) -> HookOutput {
         (
             _,
             Answer::Deny { reason }
-            | Answer::Ask { reason }
+            | Answer::Ask { reason, .. }
             | Answer::Defer { reason }
             | Answer::Halt { reason },
         ) => refusal(reason),

@@ -20,7 +20,7 @@ pub(super) fn render(event_name: &str, answer: &Answer) -> HookOutput {
         })),
         (_, Answer::Proceed | Answer::Allow { input: None, .. }) => silence(),
         (_, Answer::Allow { input: Some(_), .. }) => refusal(NO_INPUT),
-        (_, Answer::Deny { reason } | Answer::Ask { reason } | Answer::Defer { reason }) => {
+        (_, Answer::Deny { reason } | Answer::Ask { reason, .. } | Answer::Defer { reason }) => {
             refusal(reason)
         }
         (_, Answer::Halt { reason }) => halt(reason),

@@ -37,6 +37,8 @@ pub enum Answer {
     Ask {
         /// Why.
         reason: String,
+        /// The input to use the tool with instead of the client's, which the person is shown.
+        input: Option<Value>,
     },
     /// The session shall pause before the tool and can be resumed; refused by all but Claude Code.
     ///

@@ -13,7 +13,7 @@ pub(super) fn render(answer: &Answer) -> HookOutput {
             printed(&json!({ "decision": "allow", "input": input }))
         }
         Answer::Deny { reason }
-        | Answer::Ask { reason }
+        | Answer::Ask { reason, .. }
         | Answer::Defer { reason }
         | Answer::Halt { reason } => refusal(reason),
         Answer::Tell { text } => {

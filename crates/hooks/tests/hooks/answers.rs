@@ -34,7 +34,7 @@ fn answers() -> [Answer; 10] {
         allow(true, false),
         allow(true, true),
         Answer::Deny { reason: reason() },
-        Answer::Ask { reason: reason() },
+        Answer::Ask { reason: reason(), input: None },
         Answer::Defer { reason: reason() },
         Answer::Halt { reason: reason() },
         Answer::Tell { text: "a\nb".to_owned() },

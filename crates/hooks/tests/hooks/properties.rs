@@ -214,7 +214,7 @@ proptest! {
     fn a_refusal_is_one_for_any_reason(reason in texts()) {
         let refusals = |reason: &String| [
             (Answer::Deny { reason: reason.clone() }, Taken::Refused),
-            (Answer::Ask { reason: reason.clone() }, Taken::Asked),
+            (Answer::Ask { reason: reason.clone(), input: None }, Taken::Asked),
             (Answer::Defer { reason: reason.clone() }, Taken::Deferred),
             (Answer::Halt { reason: reason.clone() }, Taken::Halted),
         ];

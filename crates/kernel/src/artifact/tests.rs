@@ -108,6 +108,7 @@ fn artifacts(ms: u64, text: &str, number: f64, key: Option<String>) -> Vec<Artif
             files,
         }),
         decided(DecidedBy::Grant { entry_digest: digest, grant: trace_id, name: text.to_owned() }),
+        decided(DecidedBy::Prompt { client: "claude".to_owned(), rules: vec![text.to_owned()] }),
         Artifact::Call(call),
         settled(SettledBy::Answer),
         settled(SettledBy::Report { client: "claude".to_owned() }),

@@ -50,6 +50,10 @@ impl Canonical for DecidedBy {
                 let by = "grant";
                 write_object!(out, by, entry_digest, grant, name);
             }
+            Self::Prompt { client, rules } => {
+                let by = "prompt";
+                write_object!(out, by, client, rules);
+            }
         }
     }
 }

@@ -25,7 +25,8 @@ impl HoldReference {
             }
             DecidedBy::Person { decider: Decider::Person(_), .. }
             | DecidedBy::Policy { .. }
-            | DecidedBy::Grant { .. } => None,
+            | DecidedBy::Grant { .. }
+            | DecidedBy::Prompt { .. } => None,
         }
     }
 }
@@ -56,7 +57,8 @@ impl SignedDecision {
             }],
             DecidedBy::Person { decider: Decider::Hold { .. }, .. }
             | DecidedBy::Policy { .. }
-            | DecidedBy::Grant { .. } => Vec::new(),
+            | DecidedBy::Grant { .. }
+            | DecidedBy::Prompt { .. } => Vec::new(),
         }
     }
 
@@ -107,7 +109,7 @@ impl SignedDecision {
 pub(super) fn edit_of(decided_by: &DecidedBy) -> Option<Digest> {
     match decided_by {
         DecidedBy::Person { edit, .. } => edit.as_ref().map(|edit| edit.proposal_digest),
-        DecidedBy::Policy { .. } | DecidedBy::Grant { .. } => None,
+        DecidedBy::Policy { .. } | DecidedBy::Grant { .. } | DecidedBy::Prompt { .. } => None,
     }
 }
 

@@ -1,0 +1,98 @@
+//! Arguments of `session`.
+
+use clap::{Args, Subcommand};
+
+use super::Decider;
+
+/// The help below the list of subcommands.
+pub const HELP: &str = "SESSION is a run's name or the client's own id of the session; without it the newest open session \
+    is meant.\n\nExamples:\n  windlass session list\n  windlass session show\n  windlass session check\n  windlass \
+    session rewind --to 3 --reason 'the agent deleted the tests'\n  windlass session allow-all --minutes 10 --reason \
+    'the release is on fire'";
+
+/// Subcommands of `session`.
+#[derive(Debug, Subcommand)]
+pub enum SessionCommand {
+    /// List the sessions of coding agents, newest first.
+    List {
+        /// Only open ones.
+        #[arg(long)]
+        open: bool,
+        /// The maximum number to list.
+        #[arg(long, value_name = "N", default_value_t = 50)]
+        limit: usize,
+    },
+    /// Show one session: prompts, calls, what was never reported, and what was not asked about.
+    Show {
+        /// The session.
+        #[arg(value_name = "SESSION")]
+        session: Option<String>,
+    },
+    /// Print what happened in a session, in its order.
+    Transcript {
+        /// The session.
+        #[arg(value_name = "SESSION")]
+        session: Option<String>,
+    },
+    /// Record that a session has ended whose client did not say so.
+    End {
+        /// The session.
+        #[arg(value_name = "SESSION")]
+        session: String,
+        /// The reason.
+        #[arg(long, value_name = "TEXT", default_value = "ended by hand")]
+        reason: String,
+    },
+    /// Compare the clients' own records with the journal; uses of tools that were not asked about are UNGUARDED.
+    #[command(after_help = "Exit codes: 0 nothing was found, 1 something was.")]
+    Check {
+        /// Only this session [default: all that the clients have records of].
+        #[arg(value_name = "SESSION")]
+        session: Option<String>,
+    },
+    /// Bring the files back to how they were at a prompt, whatever changed them since.
+    #[command(
+        after_help = "The files of before are kept: `windlass session rewind --to 0` brings them back. Commits, ignored files \
+        and the client's own memory of what it did are left as they are."
+    )]
+    Rewind(Rewind),
+    /// Break glass: let a session use every tool for some minutes, whatever the policy says.
+    #[command(
+        after_help = "It is signed like a decision, recorded with every use, shown by `windlass status`, and can be ended \
+        with `windlass grant revoke`. Lines of shell still run in their cell."
+    )]
+    AllowAll(AllowAll),
+}
+
+/// Options of `session rewind`.
+#[derive(Debug, Args)]
+pub struct Rewind {
+    /// The session.
+    #[arg(value_name = "SESSION")]
+    pub session: Option<String>,
+    /// The number of the prompt; 0 is how the files were before the last rewind.
+    #[arg(long, value_name = "PROMPT")]
+    pub to: u32,
+    /// Only show what would change.
+    #[arg(long)]
+    pub dry_run: bool,
+    /// Who does it [default: your account].
+    #[arg(long, value_name = "NAME")]
+    pub by: Option<String>,
+    /// The reason, recorded with it.
+    #[arg(long, value_name = "TEXT", required_unless_present = "dry_run")]
+    pub reason: Option<String>,
+}
+
+/// Options of `session allow-all`.
+#[derive(Debug, Args)]
+pub struct AllowAll {
+    /// The session.
+    #[arg(value_name = "SESSION")]
+    pub session: Option<String>,
+    /// For how many minutes, up to a day.
+    #[arg(long, value_name = "N")]
+    pub minutes: u32,
+    #[command(flatten)]
+    pub decider: Decider,
+}

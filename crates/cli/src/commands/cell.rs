@@ -1,0 +1,87 @@
+//! `windlass cell`: runs a line of bash in a cell, with this process's own standard streams.
+
+use std::os::unix::process::ExitStatusExt as _;
+
+use serde_json::json;
+use windlass_connect::{AttachedCommand, Target};
+use windlass_kernel::Code;
+use windlass_runtime::PolicySupervisor;
+
+use crate::args::Cell;
+use crate::failure::{CommandResult, Failure};
+use crate::project::Project;
+use crate::user_config::UserConfig;
+
+/// The tool that runs lines.
+pub const SERVER: &str = "shell";
+/// Its name.
+pub const TOOL: &str = "run";
+
+/// Runs the line and returns its exit code.
+pub fn run(mut project: Project, options: &Cell) -> CommandResult {
+    if let Some(workspace) = &options.workspace
+        && *workspace != project.root
+    {
+        project.set_workspace(workspace)?;
+    }
+    let files = project.files()?;
+    project.require_trust(&files)?;
+    let user = UserConfig::load()?;
+    user.apply()?;
+    let supervisor = project.supervisor_with(&files, &user, Vec::new(), [].into())?;
+    let scope = options.session.as_deref().unwrap_or("cell");
+    let confinement = supervisor.confinement_of(SERVER, TOOL, scope).ok_or_else(|| {
+        Failure::new(Code::SandboxUnavailable, "the project runs `shell/run` without a cell")
+            .hint("set `sandbox = true` of that tool in `.windlass/tools.toml`")
+    })?;
+    let (argv, env) = command_of(&supervisor, &options.line)?;
+    windlass_cell::handle_signals().map_err(|error| {
+        Failure::new(Code::Internal, format!("signals cannot be handled: {error}"))
+    })?;
+    let sandbox = user.sandbox(&project.state()?.join("cells"))?;
+    let cwd = std::env::current_dir().map_err(|error| Failure::of(Code::FileUnreadable, &error))?;
+    let cwd = if cwd.starts_with(&confinement.workspace) {
+        cwd
+    } else {
+        let message =
+            format!("`{}` is not in the project, so it is not in the cell", cwd.display());
+        return Err(Failure::new(Code::SandboxUnavailable, message)
+            .hint(format!("change to `{}` first", confinement.workspace.display())));
+    };
+    let command = AttachedCommand { argv: &argv, env: &env, cwd: &cwd };
+    let status = sandbox
+        .run_attached(&confinement, &command)
+        .map_err(|message| Failure::new(Code::SandboxUnavailable, message))?;
+    let status = status.ok_or_else(|| {
+        Failure::new(Code::ToolOutcomeUnknown, "the exit status of the command was lost")
+    })?;
+    let code = status.code().or_else(|| status.signal().map(|signal| signal.saturating_add(128)));
+    Ok(u8::try_from(code.unwrap_or(1)).unwrap_or(1))
+}
+
+type Program = (Vec<String>, std::collections::BTreeMap<String, String>);
+
+/// The program that runs a line, as the registry says, and its variables.
+fn command_of(supervisor: &PolicySupervisor, line: &str) -> Result<Program, Failure> {
+    let refused = |code: Code, reason: String| Failure::new(code, reason);
+    let Some((server, tool)) = supervisor.set().registry().find(SERVER, TOOL) else {
+        return Err(refused(
+            Code::ToolUnclassifiedDenied,
+            "the tool registry has no tool shell/run".to_owned(),
+        ));
+    };
+    let target = supervisor.target(server).map_err(|why| refused(why.code, why.reason))?;
+    let argv = tool
+        .command_line(&json!({ "line": line }))
+        .map_err(|error| refused(Code::RequestInvalid, error.to_string()))?
+        .argv;
+    match target {
+        Target::Command { env, .. } => Ok((argv, env)),
+        Target::McpStdio { .. }
+        | Target::McpHttp { .. }
+        | Target::Files { .. }
+        | Target::Person => {
+            Err(refused(Code::SandboxUnavailable, "shell/run is not a command".to_owned()))
+        }
+    }
+}

@@ -1,0 +1,397 @@
+//! `windlass session`: the sessions of coding agents in their own terminals.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use windlass_hooks::Client;
+use windlass_journal::{RunFilter, Runs};
+use windlass_kernel::artifact::DecidedBy;
+use windlass_kernel::grant::{EVERY_TOOL, TIMES_MAX, Terms};
+use windlass_kernel::run::Run;
+use windlass_kernel::{Call, Code, State, Timestamp, TraceId};
+use windlass_runtime::{Clock as _, SystemClock};
+use windlass_sessions::{SessionHistory, SessionName, SessionNote, Sessions, requested_at};
+use windlass_store::Store;
+use windlass_views::RunSummary;
+
+use crate::args::{AllowAll, SessionCommand};
+use crate::commands::hook::sessions_of;
+use crate::commands::{cell, session_rewind};
+use crate::failure::{CommandResult, Failure};
+use crate::output::{Output, Style, sanitize};
+use crate::people::AccountPeople;
+use crate::project::Project;
+
+/// The most sessions that are looked through.
+const SESSIONS_MAX: usize = 10_000;
+/// The most characters of a line that are shown.
+const LINE_CHARS_MAX: usize = 160;
+
+/// Runs a subcommand of `session`.
+pub fn run(named: Option<&Path>, command: &SessionCommand, output: &Output) -> CommandResult {
+    let project = Project::find(named)?;
+    match command {
+        SessionCommand::List { open, limit } => list(&project, *open, *limit, output),
+        SessionCommand::Show { session } => show(&project, session.as_deref(), output),
+        SessionCommand::Transcript { session } => transcript(&project, session.as_deref(), output),
+        SessionCommand::End { session, reason } => end(&project, session, reason, output),
+        SessionCommand::Check { session } => check(&project, session.as_deref(), output),
+        SessionCommand::Rewind(options) => session_rewind::run(&project, options, output),
+        SessionCommand::AllowAll(options) => allow_all(&project, options, output),
+    }
+}
+
+/// A session of the journal.
+pub struct Found {
+    /// Its run.
+    pub run: Run,
+    /// The client.
+    pub client: Client,
+    /// The client's id of it.
+    pub id: String,
+    /// The folder in which the client works.
+    pub folder: String,
+}
+
+impl Found {
+    fn of(run: Run) -> Option<Self> {
+        let started = run.started.as_ref().filter(|started| started.plan.is_session())?;
+        let option = |name: &str| started.options.get(name).and_then(Value::as_str);
+        let client = option("client").and_then(Client::named)?;
+        let id = option("session")?.to_owned();
+        let folder = started.task.get("folder").and_then(Value::as_str).unwrap_or_default();
+        let folder = folder.to_owned();
+        Some(Self { client, id, folder, run })
+    }
+
+    /// The trace of the run.
+    pub const fn trace_id(&self) -> TraceId {
+        self.run.head.trace_id
+    }
+
+    /// The name of the run.
+    pub fn name(&self) -> String {
+        self.run.started.as_ref().map(|started| started.run_id.clone()).unwrap_or_default()
+    }
+
+    /// The name by which its files are found.
+    pub fn session_name(&self) -> SessionName<'_> {
+        SessionName { client: self.client, id: &self.id }
+    }
+}
+
+/// The newest sessions.
+fn newest(runs: &Runs, open_only: bool, limit: usize) -> Result<Vec<RunSummary>, Failure> {
+    let filter = RunFilter { open_only, state: None, limit: SESSIONS_MAX };
+    let mut found = Vec::new();
+    for one in runs.list(&filter)? {
+        if found.len() == limit {
+            break;
+        }
+        match RunSummary::read(runs.store(), &one.trace.head) {
+            Ok(summary) if summary.client.is_some() => found.push(summary),
+            Ok(_) => {}
+            // A corrupt run does not hide the others; `verify` reports it.
+            Err(error) if error.is_damage() => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(found)
+}
+
+/// Finds a session by the name of its run or the client's id; the newest open one if none is named.
+pub fn find(runs: &Runs, named: Option<&str>) -> Result<Found, Failure> {
+    let missing = |message: String| {
+        Failure::new(Code::RunNotFound, message).hint("`windlass session list` lists them")
+    };
+    let trace_id = match named {
+        None => match newest(runs, true, 1)?.first() {
+            Some(summary) => summary.head.trace_id,
+            None => return Err(missing("there is no open session".to_owned())),
+        },
+        Some(name) => match runs.find(name) {
+            Ok(trace_id) => trace_id,
+            Err(error) => {
+                let all = newest(runs, false, SESSIONS_MAX)?;
+                let is_it = |summary: &RunSummary| {
+                    let run = runs.read(summary.head.trace_id).ok();
+                    run.and_then(Found::of).is_some_and(|found| found.id == name)
+                };
+                match all.iter().find(|summary| is_it(summary)) {
+                    Some(summary) => summary.head.trace_id,
+                    None => return Err(error.into()),
+                }
+            }
+        },
+    };
+    let run = runs.read(trace_id)?;
+    let name = named.unwrap_or_default();
+    Found::of(run).ok_or_else(|| missing(format!("run `{name}` is not a session of a client")))
+}
+
+fn list(project: &Project, open: bool, limit: usize, output: &Output) -> CommandResult {
+    let runs = project.runs()?;
+    let found = newest(&runs, open, limit)?;
+    let mut rows = Vec::new();
+    let mut values = Vec::new();
+    for summary in &found {
+        let state = if summary.ended.is_some() { "ended" } else { "open" };
+        let folder = summary.task.get("folder").and_then(Value::as_str).unwrap_or_default();
+        let client = summary.client.clone().unwrap_or_default();
+        let began = summary.started_at.map(|at| at.to_string()).unwrap_or_default();
+        values.push(json!({
+            "run_id": summary.run_id,
+            "trace_id": summary.head.trace_id,
+            "client": client,
+            "state": state,
+            "started_at": summary.started_at,
+            "folder": folder,
+        }));
+        let style = if summary.ended.is_some() { Style::Faint } else { Style::Good };
+        rows.push(vec![
+            (summary.run_id.clone(), None),
+            (client, None),
+            (state.to_owned(), Some(style)),
+            (began, Some(Style::Faint)),
+            (sanitize(folder), None),
+        ]);
+    }
+    if output.json {
+        output.value(&values)?;
+    } else if rows.is_empty() {
+        output.line("no sessions");
+        output.note("guard one: windlass install claude");
+    } else {
+        output.table(&["SESSION", "CLIENT", "STATE", "BEGAN", "FOLDER"], &rows);
+    }
+    Ok(0)
+}
+
+fn show(project: &Project, named: Option<&str>, output: &Output) -> CommandResult {
+    let runs = project.runs()?;
+    let found = find(&runs, named)?;
+    let history = SessionHistory::read(runs.store(), found.trace_id())?;
+    let unguarded: Vec<&SessionNote> = history
+        .notes
+        .iter()
+        .map(|(_, note)| note)
+        .filter(|note| matches!(note, SessionNote::Unguarded(_)))
+        .collect();
+    let unreported: Vec<Value> = history.unreported().map(describe).collect();
+    let ended = found.run.ended.as_ref();
+    let state = if ended.is_some() { "ended" } else { "open" };
+    if output.json {
+        let notes = history.notes.iter().map(|(at, note)| json!({ "at": at, "note": note }));
+        output.value(&json!({
+            "run_id": found.name(),
+            "trace_id": found.trace_id(),
+            "client": found.client.as_str(),
+            "session": found.id,
+            "folder": found.folder,
+            "state": state,
+            "calls": history.calls.iter().map(describe).collect::<Vec<_>>(),
+            "unreported": unreported,
+            "notes": notes.collect::<Vec<_>>(),
+        }))?;
+        return Ok(0);
+    }
+    let line = |name: &str, text: &str| output.line(&format!("  {name:<10} {}", sanitize(text)));
+    output.line(&output.paint(&found.name(), Style::Bold));
+    line("client", found.client.as_str());
+    line("session", &found.id);
+    line("folder", &found.folder);
+    line("state", state);
+    let count =
+        |state: State| history.calls.iter().filter(|call| call.head.state == Some(state)).count();
+    let counts = [State::Completed, State::Failed, State::Denied, State::Pending, State::Executing];
+    let counts: Vec<String> = counts
+        .into_iter()
+        .map(|state| (state, count(state)))
+        .filter(|(_, count)| *count > 0)
+        .map(|(state, count)| format!("{count} {}", state.as_str()))
+        .collect();
+    line("calls", &if counts.is_empty() { "none".to_owned() } else { counts.join(", ") });
+    for (at, note) in &history.notes {
+        if let SessionNote::Prompt { number, text, tree, .. } = note {
+            let kept = if tree.is_some() { "" } else { " (files not kept)" };
+            line(&format!("prompt {number}"), &format!("{at} {}{kept}", shortened(text)));
+        }
+    }
+    for call in history.unreported() {
+        line("unreported", &format!("{} {}", call.head.trace_id, summary_of(call)));
+    }
+    for note in unguarded {
+        line("UNGUARDED", &text_of(note));
+    }
+    Ok(0)
+}
+
+fn transcript(project: &Project, named: Option<&str>, output: &Output) -> CommandResult {
+    let runs = project.runs()?;
+    let found = find(&runs, named)?;
+    let history = SessionHistory::read(runs.store(), found.trace_id())?;
+    let notes =
+        history.notes.iter().map(|(at, note)| (*at, text_of(note), json!({ "note": note })));
+    let calls = history.calls.iter().filter_map(|call| {
+        Some((requested_at(call)?, summary_of(call), json!({ "call": describe(call) })))
+    });
+    let mut all: Vec<(Timestamp, String, Value)> = notes.chain(calls).collect();
+    all.sort_by_key(|(at, _, _)| *at);
+    if output.json {
+        let values = all.into_iter().map(|(at, _, mut value)| {
+            if let Some(object) = value.as_object_mut() {
+                object.insert("at".to_owned(), json!(at));
+            }
+            value
+        });
+        output.value(&values.collect::<Vec<_>>())?;
+        return Ok(0);
+    }
+    for (at, text, _) in all {
+        output.line(&format!(
+            "{} {}",
+            output.paint(&at.to_string(), Style::Faint),
+            sanitize(&text)
+        ));
+    }
+    Ok(0)
+}
+
+fn end(project: &Project, named: &str, reason: &str, output: &Output) -> CommandResult {
+    let runs = project.runs()?;
+    let found = find(&runs, Some(named))?;
+    let sessions = open_sessions(project)?;
+    sessions
+        .of_run(found.session_name(), found.trace_id())
+        .end(reason)
+        .map_err(|error| Failure::of(error.code(), &error))?;
+    if output.json {
+        output.value(&json!({ "run_id": found.name(), "state": "ended" }))?;
+    } else {
+        output.line(&format!("ended {}", found.name()));
+    }
+    Ok(0)
+}
+
+/// The sessions of a project, to record something about one.
+pub fn open_sessions(project: &Project) -> Result<Sessions, Failure> {
+    let store: Arc<dyn Store> = Arc::new(project.store(&project.settings()?)?);
+    sessions_of(project, store)
+}
+
+fn check(project: &Project, named: Option<&str>, output: &Output) -> CommandResult {
+    let _ = (project, named, output);
+    Ok(0)
+}
+
+/// Grants a session everything for some minutes.
+fn allow_all(project: &Project, options: &AllowAll, output: &Output) -> CommandResult {
+    let people = AccountPeople::open()?;
+    people.use_passphrase_file(options.decider.passphrase_file.as_deref());
+    let name = people.decider(options.decider.by.as_deref())?;
+    let runs = project.runs()?;
+    let found = find(&runs, options.session.as_deref())?;
+    if found.run.ended.is_some() {
+        let message = format!("session `{}` has ended", found.name());
+        return Err(Failure::new(Code::RequestInvalid, message)
+            .hint("`windlass session list --open` lists those that go on"));
+    }
+    let files = project.files()?;
+    let config = Project::config(&files)?;
+    let supervisor = Arc::new(project.supervisor(&files)?);
+    if supervisor.confinement_of(cell::SERVER, cell::TOOL, "").is_none() {
+        people.require_protected(&name)?;
+    }
+    let until_ms = i64::from(options.minutes).saturating_mul(60_000);
+    let until_ms = SystemClock.now().unix_ms().saturating_add(until_ms);
+    let until = Timestamp::from_unix_ms(until_ms)
+        .map_err(|_| Failure::new(Code::RequestInvalid, "the number of minutes is too large"))?;
+    let terms = Terms {
+        command: None,
+        everything: true,
+        path: None,
+        run: Some(found.trace_id()),
+        times: TIMES_MAX,
+        tool: EVERY_TOOL.to_owned(),
+        until,
+    };
+    let store = Arc::new(project.store(&config)?);
+    let gateway = project.client_gateway(&files, &config, supervisor, store)?;
+    let gateway = gateway.with_people(Arc::new(people));
+    let grant = gateway.grant(terms, &name, &options.decider.reason)?;
+    let id = grant.head.trace_id;
+    if output.json {
+        output.value(&json!({ "grant": id, "run_id": found.name(), "until": until }))?;
+    } else {
+        output.line(&format!("{} may use every tool until {until}", found.name()));
+        output.note(&format!("end it earlier: windlass grant revoke {id} --reason TEXT"));
+    }
+    Ok(0)
+}
+
+/// A call in lists.
+fn describe(call: &Call) -> Value {
+    let request = call.request.as_ref().map(|(request, _)| request);
+    let decision = call.decision.as_ref().map(|(decision, _)| decision);
+    json!({
+        "trace_id": call.head.trace_id,
+        "state": call.head.state,
+        "tool": request.map(|one| format!("{}/{}", one.proposal.tool_server, one.proposal.tool_name)),
+        "args": request.map(|one| &one.proposal.args),
+        "agent": request.and_then(|one| one.agent.as_ref()),
+        "requested_at": request.map(|one| one.ts),
+        "decided_by": decision.map(|one| decider(&one.decided_by)),
+        "reason": decision.map(|one| &one.rationale),
+    })
+}
+
+const fn decider(by: &DecidedBy) -> &'static str {
+    match by {
+        DecidedBy::Policy { .. } => "policy",
+        DecidedBy::Person { .. } => "person",
+        DecidedBy::Grant { .. } => "grant",
+        DecidedBy::Prompt { .. } => "prompt",
+    }
+}
+
+/// A call in one line.
+fn summary_of(call: &Call) -> String {
+    let state = call.head.state.map_or("", State::as_str);
+    let Some((request, _)) = &call.request else { return state.to_owned() };
+    let args = &request.proposal.args;
+    let main = ["line", "path", "pattern", "url"].iter().find_map(|name| args.get(name)?.as_str());
+    let shown = main.map_or_else(|| args.to_string(), str::to_owned);
+    let tool = format!("{}/{}", request.proposal.tool_server, request.proposal.tool_name);
+    format!("{state:<10} {tool} {}", shortened(&shown))
+}
+
+/// A note in one line.
+fn text_of(note: &SessionNote) -> String {
+    match note {
+        SessionNote::Event { event, subagent, .. } => match subagent {
+            Some(id) => format!("{event} ({id})"),
+            None => event.clone(),
+        },
+        SessionNote::Prompt { number, text, .. } => format!("prompt {number}: {}", shortened(text)),
+        SessionNote::Unguarded(one) => {
+            let id = one.id.as_deref().unwrap_or("no id");
+            format!("UNGUARDED {} ({id})", one.tool)
+        }
+        SessionNote::LetThrough { call, id } => format!("call {call} let through for {id}"),
+        SessionNote::PolicyChanged { from, to } => {
+            format!("the policy changed from {from} to {to}")
+        }
+        SessionNote::Rewound { number, by, reason, .. } => {
+            format!("{by} brought the files back to prompt {number}: {}", shortened(reason))
+        }
+    }
+}
+
+fn shortened(text: &str) -> String {
+    let line = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    if line.chars().count() <= LINE_CHARS_MAX {
+        return line;
+    }
+    line.chars().take(LINE_CHARS_MAX).chain(['…']).collect()
+}
