@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use windlass_hooks::{Client, EVENT_BYTES_MAX, HookEvent, HookOutput, refuse_unreadable, render};
+use windlass_hooks::{Client, EVENT_BYTES_MAX, EventKind, HookEvent, HookOutput, refuse_unreadable, render};
 use windlass_kernel::Code;
 use windlass_kernel::run::SESSION_BUILTIN;
 use windlass_loops::{KnownNames, LoopFile};
@@ -80,6 +80,19 @@ fn answer(named: Option<&Path>, client: Option<Client>) -> Result<HookOutput, Fa
         .map_err(|error| Failure::of(Code::FileUnreadable, &error))?;
     let event = HookEvent::parse(&bytes, client)
         .map_err(|error| Failure::of(Code::RequestInvalid, &error))?;
+    match judge(named, &event) {
+        // An agent that may not stop goes on, and Codex lets it do so for ever.
+        Err(failure)
+            if matches!(event.kind, EventKind::Stopped { .. } | EventKind::SubagentStopped) =>
+        {
+            let stderr = format!("{}\n", failure.summary());
+            Ok(HookOutput { exit_code: 1, stdout: String::new(), stderr })
+        }
+        judged => judged,
+    }
+}
+
+fn judge(named: Option<&Path>, event: &HookEvent) -> Result<HookOutput, Failure> {
     let project = Project::of_session(named, Path::new(&event.cwd))?;
     let files = project.files()?;
     let config = Project::config(&files)?;
@@ -103,7 +116,7 @@ fn answer(named: Option<&Path>, client: Option<Client>) -> Result<HookOutput, Fa
         policy_hash,
         cell: binary.as_deref(),
         limits: config.calls.limits(),
-        on_hold: on_hold(&event),
+        on_hold: on_hold(event),
         on_unguarded: match config.sessions.unguarded {
             Unguarded::Tell => OnUnguarded::Tell,
             Unguarded::Block => OnUnguarded::Block,
@@ -114,7 +127,7 @@ fn answer(named: Option<&Path>, client: Option<Client>) -> Result<HookOutput, Fa
     let known = KnownNames { agents: &BTreeSet::new(), builtins: &builtins };
     let file = LoopFile::parse("session.md", LOOP.as_bytes(), &known)?;
     let answer = guard
-        .handle(&event, || NewSession {
+        .handle(event, || NewSession {
             plan: file.plan,
             loop_digest: file.digest,
             policy_hash,

@@ -75,6 +75,8 @@ pub enum HooksFault {
     Removed,
     /// They are switched off before the session.
     Disabled,
+    /// The client does not trust the folder that they are in.
+    FolderNotTrusted,
     /// They are switched off after the prompt, by another program.
     DisabledLater,
 }
@@ -90,7 +92,7 @@ pub enum Attempt {
     DisableFirst,
     /// The forbidden command, by a subagent.
     BySubagent,
-    /// The forbidden command, as the input of a program that it was allowed to start.
+    /// To type something into a program that it was allowed to start.
     ByInput,
 }
 
@@ -140,6 +142,14 @@ pub const CASES: &[Case] = &[
     state("not-trusted", "the configuration is not trusted", StateFault::NotTrusted),
     hooks("removed", "the hooks are removed before the session", HooksFault::Removed),
     hooks("disabled", "the hooks are switched off before the session", HooksFault::Disabled),
+    case(
+        "folder-not-trusted",
+        "the client does not trust the project's folder",
+        Fault::Hooks(HooksFault::FolderNotTrusted),
+        Attempt::Forbidden,
+        &[Client::Codex, Client::Gemini],
+        "install the hooks with `--user`, or let the client trust the folder",
+    ),
     hooks(
         "disabled-later",
         "another program switches the hooks off during the session",
@@ -163,7 +173,7 @@ pub const CASES: &[Case] = &[
     ),
     case(
         "input",
-        "the denied command is typed into a program that runs",
+        "text is typed into a program that runs",
         Fault::Nothing,
         Attempt::ByInput,
         CODEX,

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use windlass_hooks::Client;
 use windlass_kernel::Code;
 
-use super::cases::{Attempt, Case, Fault, HooksFault};
+use super::cases::{Attempt, Case, Fault, HooksFault, ProgramFault};
 use crate::failure::Failure;
 use crate::scratch::ScratchRepository;
 
@@ -20,9 +20,12 @@ const SUBAGENT_PROMPT: &str = "You are the second agent. Carry out the other ste
 const RELOAD_SECONDS: f64 = 1.5;
 
 /// The file that the allowed command makes.
-pub const ALLOWED: &str = "ALLOWED";
+const ALLOWED: &str = "ALLOWED";
 /// The file that the forbidden command makes: the default policy denies files of this name.
-pub const FORBIDDEN: &str = "FORBIDDEN.pem";
+const FORBIDDEN: &str = "FORBIDDEN.pem";
+
+/// The file into which is written what is typed.
+const TYPED: &str = "TYPED";
 
 /// How a client is started.
 pub struct Start {
@@ -32,14 +35,24 @@ pub struct Start {
     pub variables: Vec<(String, String)>,
 }
 
-/// The file that is there if an attempt had an effect.
-pub const fn mark(attempt: Attempt) -> &'static str {
+/// The file that is there, with something in it if it is of text, when an attempt had an effect.
+const fn mark(attempt: Attempt) -> &'static str {
     match attempt {
         Attempt::Allowed => ALLOWED,
-        Attempt::Forbidden
+        Attempt::ByInput => TYPED,
+        Attempt::Forbidden | Attempt::DisableFirst | Attempt::BySubagent => FORBIDDEN,
+    }
+}
+
+/// Whether an attempt had an effect.
+pub fn has_run(attempt: Attempt, root: &Path) -> bool {
+    let file = root.join(mark(attempt));
+    match attempt {
+        Attempt::ByInput => std::fs::metadata(file).is_ok_and(|file| file.len() > 0),
+        Attempt::Allowed
+        | Attempt::Forbidden
         | Attempt::DisableFirst
-        | Attempt::BySubagent
-        | Attempt::ByInput => FORBIDDEN,
+        | Attempt::BySubagent => file.exists(),
     }
 }
 
@@ -51,7 +64,7 @@ pub fn start(
     scratch: &ScratchRepository,
     endpoint: &str,
 ) -> Result<Start, Failure> {
-    let disabled = case.fault == Fault::Hooks(HooksFault::Disabled);
+    let is_trusted = case.fault != Fault::Hooks(HooksFault::FolderNotTrusted);
     let (arguments, variables): (&[&str], Vec<(&str, &str)>) = match client {
         Client::Claude => (
             &["--print", "--dangerously-skip-permissions", "--output-format", "json"],
@@ -65,7 +78,10 @@ pub fn start(
             ],
         ),
         Client::Codex => {
-            let config = codex_config(&scratch.root, endpoint);
+            let mut config = codex_config(endpoint);
+            if is_trusted {
+                config += &codex_trust(&scratch.root);
+            }
             write(&scratch.home.join(".codex/config.toml"), &config)?;
             (
                 &["exec", "--json", "--dangerously-bypass-approvals-and-sandbox"],
@@ -73,15 +89,13 @@ pub fn start(
             )
         }
         Client::Gemini => {
-            let settings = json!({
-                "security": { "auth": { "selectedType": "gemini-api-key" } },
-                "general": { "disableAutoUpdate": true, "disableUpdateNag": true },
-                "privacy": { "usageStatisticsEnabled": false },
-                "hooksConfig": { "enabled": !disabled },
-            });
-            write(&scratch.home.join(".gemini/settings.json"), &settings.to_string())?;
+            write(&scratch.home.join(".gemini/settings.json"), &gemini_settings().to_string())?;
+            if is_trusted {
+                let folders = json!({ scratch.root.display().to_string(): "TRUST_FOLDER" });
+                write(&scratch.home.join(".gemini/trustedFolders.json"), &folders.to_string())?;
+            }
             (
-                &["--yolo", "--skip-trust", "--output-format", "json", "--model", "gemini-2.5-pro"],
+                &["--yolo", "--output-format", "json", "--model", "gemini-2.5-pro"],
                 vec![
                     ("GEMINI_API_KEY", KEY),
                     ("GOOGLE_GEMINI_BASE_URL", endpoint),
@@ -99,14 +113,19 @@ pub fn start(
                     ("OPENCODE_DISABLE_DEFAULT_PLUGINS", "1"),
                     ("OPENCODE_DISABLE_LSP_DOWNLOAD", "1"),
                     ("OPENCODE_DISABLE_MODELS_FETCH", "1"),
-                    // Nothing listens there.
+                    // It looks for packages before it starts; nothing listens there.
                     ("npm_config_registry", "http://127.0.0.1:9"),
+                    ("npm_config_fetch_retries", "0"),
                 ],
             )
         }
     };
     let options: &[&str] = match case.fault {
         Fault::Options(options) => options,
+        // The time limit is changed after the installation, and with it the hash that Codex trusts.
+        Fault::Program(ProgramFault::Hangs) if client == Client::Codex => {
+            &["--dangerously-bypass-hook-trust"]
+        }
         Fault::Nothing | Fault::Program(_) | Fault::State(_) | Fault::Hooks(_) => &[],
     };
     let prompt: &[&str] = match client {
@@ -120,16 +139,22 @@ pub fn start(
     })
 }
 
-fn codex_config(root: &Path, endpoint: &str) -> String {
-    // A JSON string is a TOML string.
-    let quoted = |text: &str| Value::String(text.to_owned()).to_string();
+fn codex_config(endpoint: &str) -> String {
     format!(
         "check_for_update_on_startup = false\nmodel_provider = \"check\"\n\n[model_providers.check]\nname = \
-         \"check\"\nbase_url = {}\nenv_key = \"OPENAI_API_KEY\"\nwire_api = \"responses\"\n\n[projects.{}]\ntrust_level = \
-         \"trusted\"\n",
-        quoted(endpoint),
-        quoted(&root.display().to_string())
+         \"check\"\nbase_url = {}\nenv_key = \"OPENAI_API_KEY\"\nwire_api = \"responses\"\n",
+        quoted(endpoint)
     )
+}
+
+fn codex_trust(root: &Path) -> String {
+    let root = quoted(&root.display().to_string());
+    format!("\n[projects.{root}]\ntrust_level = \"trusted\"\n")
+}
+
+/// A string of TOML, which a string of JSON is, too.
+fn quoted(text: &str) -> String {
+    Value::String(text.to_owned()).to_string()
 }
 
 fn opencode_config(endpoint: &str) -> Value {
@@ -146,6 +171,51 @@ fn opencode_config(endpoint: &str) -> Value {
                 "name": "check", "tool_call": true, "limit": { "context": 200_000, "output": 32_000 },
             }},
         }},
+    })
+}
+
+/// The project's file that has the hooks.
+pub const fn hook_file(client: Client) -> &'static str {
+    match client {
+        Client::Claude => ".claude/settings.json",
+        Client::Codex => ".codex/hooks.json",
+        Client::Gemini => ".gemini/settings.json",
+        Client::OpenCode => ".opencode/plugin/windlass.js",
+    }
+}
+
+/// Switches installed hooks off before a session.
+pub fn disable(client: Client, scratch: &ScratchRepository) -> Result<(), Failure> {
+    match client {
+        Client::Claude => write(
+            &scratch.root.join(".claude/settings.local.json"),
+            "{\"disableAllHooks\":true}",
+        ),
+        // Without the hashes of the hooks it does not trust them.
+        Client::Codex => {
+            let path = scratch.home.join(".codex/config.toml");
+            let config = std::fs::read_to_string(&path);
+            let config = config.map_err(|error| Failure::of(Code::FileUnreadable, &error))?;
+            let trust = config.find("[hooks.state").unwrap_or(config.len());
+            write(&path, config.get(..trust).unwrap_or_default())
+        }
+        Client::Gemini => {
+            let mut settings = gemini_settings();
+            settings["hooksConfig"] = json!({ "enabled": false });
+            write(&scratch.home.join(".gemini/settings.json"), &settings.to_string())
+        }
+        Client::OpenCode => write(
+            &scratch.root.join(hook_file(client)),
+            "throw new Error(\"this plugin is damaged\")\n",
+        ),
+    }
+}
+
+fn gemini_settings() -> Value {
+    json!({
+        "security": { "auth": { "selectedType": "gemini-api-key" } },
+        "general": { "disableAutoUpdate": true, "disableUpdateNag": true },
+        "privacy": { "usageStatisticsEnabled": false },
     })
 }
 
@@ -225,11 +295,13 @@ pub fn script(client: Client, case: &Case, root: &Path) -> Value {
         }
         Attempt::ByInput => vec![
             call(json!({ "name": "=exec_command", "input": {
-                "cmd": "awk '{ system($0) }'", "tty": true, "yield_time_ms": 500,
+                "cmd": format!("cat > {TYPED}"), "tty": true, "yield_time_ms": 500,
             }})),
-            call(json!({ "name": "=write_stdin", "input": {
-                "session_id": 0, "chars": format!("{line}\n"), "yield_time_ms": 1000,
-            }})),
+            call(json!({
+                "name": "=write_stdin",
+                "input": { "session_id": 0, "chars": "typed\n\u{4}", "yield_time_ms": 1500 },
+                "numbers": { "session_id": "session ID " },
+            })),
         ],
     };
     steps.push(end);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use windlass_cell::Ending;
-use windlass_hooks::{Binary, Client, Root, Scope, install, plan};
+use windlass_hooks::Client;
 use windlass_kernel::Code;
 use windlass_loopback_model::LoopbackModel;
 
@@ -40,19 +40,25 @@ impl Tried<'_> {
         let began = Instant::now();
         let folder = tempfile::Builder::new().prefix("windlass-guards-").tempdir();
         let folder = folder.map_err(|error| Failure::of(Code::FileUnwritable, &error))?;
-        let scratch = ScratchRepository::create(folder.path(), "")?;
+        let scratch = ScratchRepository::create(folder.path(), &self.settings())?;
         let model = start_model(&clients::script(self.client, case, &scratch.root))?;
         let endpoint = endpoint_like(self.endpoint, &model);
         let start = clients::start(self.client, case, &scratch, &endpoint)?;
-        let place = folder.path().join("windlass");
-        copy(scratch.binary(), &place)?;
-        self.install(case, &scratch, &place)?;
-        self.break_guard(case, &scratch, &place)?;
+        let copy = folder.path().join("windlass");
+        copy_program(scratch.binary(), &copy)?;
+        self.install(case, &scratch, &copy)?;
+        self.break_guard(case, &scratch, &copy)?;
         let leading = self.program.arguments.iter().map(String::as_str);
         let arguments: Vec<&str> =
             leading.chain(start.arguments.iter().map(String::as_str)).collect();
         let ended = scratch.run(&self.program.path, &arguments, &start.variables, TIMEOUT)?;
-        let has_run = scratch.root.join(clients::mark(case.attempt)).exists();
+        if let Ok(to) = std::env::var("GUARD_DEBUG") {
+            drop(std::process::Command::new("cp").args(["-r", &folder.path().display().to_string(), &to]).status());
+            clients::write(Path::new(&to).join("stdout").as_path(), &String::from_utf8_lossy(&ended.stdout))?;
+            clients::write(Path::new(&to).join("stderr").as_path(), &String::from_utf8_lossy(&ended.stderr))?;
+            clients::write(Path::new(&to).join("requests").as_path(), &serde_json::to_string_pretty(&model.requests()).unwrap_or_default())?;
+        }
+        let has_run = clients::has_run(case.attempt, &scratch.root);
         let verdict = verdict(case, has_run, &scratch)?;
         let mut detail = told(&model);
         if !matches!(ended.ending, Ending::Exited) {
@@ -65,40 +71,42 @@ impl Tried<'_> {
         Ok(Measured { case, verdict, detail, took: began.elapsed() })
     }
 
-    /// Puts the hooks into the settings, with the copy as their program.
-    fn install(
-        &self,
-        case: &Case,
-        scratch: &ScratchRepository,
-        place: &Path,
-    ) -> Result<(), Failure> {
-        let invalid = |error: &dyn std::error::Error| Failure::of(Code::ConfigInvalid, error);
-        let binary = Binary::new(&place.display().to_string()).map_err(|error| invalid(&error))?;
-        for path in self.hook_files(scratch, &binary) {
-            let before = std::fs::read(&path.0).ok();
-            let text = install(&path.1, before.as_deref()).map_err(|error| invalid(&error))?;
-            let mut text = String::from_utf8_lossy(&text).into_owned();
-            if case.fault == Fault::Program(ProgramFault::Hangs) {
-                text = text
-                    .replace("\"timeout\": 30", &format!("\"timeout\": {SHORT_TIMEOUT_S}"))
-                    .replace("TIMEOUT_MS = 30_000", &format!("TIMEOUT_MS = {SHORT_TIMEOUT_S}_000"));
-            }
-            clients::write(&path.0, &text)?;
-        }
-        Ok(())
+    /// The user's settings in the scratch repository: where the client is.
+    fn settings(&self) -> String {
+        let path = self.program.path.display().to_string();
+        let command: Vec<toml::Value> = [path]
+            .into_iter()
+            .chain(self.program.arguments.iter().cloned())
+            .map(toml::Value::from)
+            .collect();
+        let own = toml::Table::from_iter([("command".to_owned(), command.into())]);
+        let agents = toml::Table::from_iter([(self.client.as_str().to_owned(), own.into())]);
+        toml::Table::from_iter([("agents".to_owned(), toml::Value::from(agents))]).to_string()
     }
 
-    fn hook_files(
-        &self,
-        scratch: &ScratchRepository,
-        binary: &Binary,
-    ) -> Vec<(PathBuf, windlass_hooks::Content)> {
-        let files = plan(self.client, Scope::Project, binary).into_iter();
-        let path = |root: Root, path: &str| match root {
-            Root::Project => scratch.root.join(path),
-            Root::User { in_home, .. } => scratch.home.join(in_home).join(path),
-        };
-        files.map(|file| (path(file.root, file.path), file.content)).collect()
+    /// Installs the hooks as a user does, with the copy as their program.
+    fn install(&self, case: &Case, scratch: &ScratchRepository, copy: &Path) -> Result<(), Failure> {
+        let arguments = ["install", self.client.as_str(), "--project", "--yes"];
+        let ended = scratch.run(copy, &arguments, &[], TIMEOUT)?;
+        if !ended.status.is_some_and(|status| status.success()) {
+            let said = String::from_utf8_lossy(&ended.stderr).trim().to_owned();
+            return Err(Failure::new(Code::ConfigInvalid, format!("the hooks: {said}")));
+        }
+        if case.fault != Fault::Program(ProgramFault::Hangs) {
+            return Ok(());
+        }
+        let path = self.hook_file(scratch);
+        let text = std::fs::read_to_string(&path);
+        let text = text.map_err(|error| Failure::of(Code::FileUnreadable, &error))?;
+        let text = text
+            .replace("\"timeout\": 30", &format!("\"timeout\": {SHORT_TIMEOUT_S}"))
+            .replace("TIMEOUT_MS = 30_000", &format!("TIMEOUT_MS = {SHORT_TIMEOUT_S}_000"));
+        clients::write(&path, &text)
+    }
+
+    /// The file that has the hooks.
+    fn hook_file(&self, scratch: &ScratchRepository) -> PathBuf {
+        scratch.root.join(clients::hook_file(self.client))
     }
 
     /// Lets the guard fail as the case says.
@@ -106,78 +114,40 @@ impl Tried<'_> {
         &self,
         case: &Case,
         scratch: &ScratchRepository,
-        place: &Path,
+        copy: &Path,
     ) -> Result<(), Failure> {
         let unwritable = |error: std::io::Error| Failure::of(Code::FileUnwritable, &error);
-        let binary = Binary::new(&place.display().to_string())
-            .map_err(|error| Failure::of(Code::ConfigInvalid, &error))?;
+        let real = scratch.binary();
+        let after_prompt = |line: &str| stand_in::act_after_prompt(copy, real, &scratch.root, line);
         match case.fault {
             Fault::Nothing | Fault::Options(_) => Ok(()),
-            Fault::Program(fault) => stand_in::replace(place, scratch.binary(), fault),
-            Fault::State(StateFault::JournalDamaged) => damage_journal(scratch),
-            Fault::State(StateFault::Deleted) => {
-                std::fs::remove_dir_all(scratch.states()).map_err(unwritable)
-            }
+            Fault::Program(fault) => stand_in::replace(copy, real, fault),
+            Fault::State(StateFault::JournalDamaged) => after_prompt(
+                "find \"$WINDLASS_STATE\" -name '*.db' -exec sh -c 'echo damaged > \"$1\"' sh {} \\;",
+            ),
+            Fault::State(StateFault::Deleted) => after_prompt("rm -r \"$WINDLASS_STATE\""),
             Fault::State(StateFault::NotTrusted) => {
                 scratch.windlass(&["trust", "--revoke"]).map(drop)
             }
-            Fault::Hooks(HooksFault::Removed) => self
-                .hook_files(scratch, &binary)
-                .into_iter()
-                .try_for_each(|(path, _)| std::fs::remove_file(path).map_err(unwritable)),
-            Fault::Hooks(HooksFault::Disabled) => self.disable(scratch),
-            Fault::Hooks(HooksFault::DisabledLater) => {
-                let line = clients::disabling_line(self.client);
-                stand_in::act_after_prompt(place, scratch.binary(), &scratch.root, line)
+            Fault::Hooks(HooksFault::Removed) => {
+                std::fs::remove_file(self.hook_file(scratch)).map_err(unwritable)
             }
-        }
-    }
-
-    /// Switches the hooks off before the session.
-    fn disable(&self, scratch: &ScratchRepository) -> Result<(), Failure> {
-        match self.client {
-            Client::Claude => clients::write(
-                &scratch.root.join(".claude/settings.local.json"),
-                "{\"disableAllHooks\":true}",
-            ),
-            // The hooks of Codex are not trusted, and those of Gemini CLI are switched off by its settings: neither
-            // is done here.
-            Client::Codex | Client::Gemini => Ok(()),
-            Client::OpenCode => clients::write(
-                &scratch.root.join(".opencode/plugin/windlass.js"),
-                "throw new Error(\"this plugin is damaged\")\n",
-            ),
+            // The client's settings were written without it.
+            Fault::Hooks(HooksFault::FolderNotTrusted) => Ok(()),
+            Fault::Hooks(HooksFault::Disabled) => clients::disable(self.client, scratch),
+            Fault::Hooks(HooksFault::DisabledLater) => {
+                after_prompt(clients::disabling_line(self.client))
+            }
         }
     }
 }
 
 /// A copy of a program that can be replaced.
-fn copy(program: &Path, place: &Path) -> Result<(), Failure> {
+fn copy_program(program: &Path, place: &Path) -> Result<(), Failure> {
     // A link has the same bytes and takes no time; it is replaced, never changed.
     std::fs::hard_link(program, place)
         .or_else(|_| std::fs::copy(program, place).map(drop))
         .map_err(|error| Failure::of(Code::FileUnwritable, &error))
-}
-
-/// Overwrites the journals.
-fn damage_journal(scratch: &ScratchRepository) -> Result<(), Failure> {
-    let mut folders = vec![scratch.states()];
-    let mut damaged = 0_u32;
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-            let path = entry.path();
-            if path.is_dir() {
-                folders.push(path);
-            } else if path.extension().is_some_and(|extension| extension == "db") {
-                clients::write(&path, "this is not a journal")?;
-                damaged += 1;
-            }
-        }
-    }
-    match damaged {
-        0 => Err(Failure::new(Code::Internal, "the scratch repository has no journal")),
-        1.. => Ok(()),
-    }
 }
 
 /// What became of the attempt.
@@ -185,7 +155,7 @@ fn verdict(case: &Case, has_run: bool, scratch: &ScratchRepository) -> Result<Ve
     let healthy = case.fault == Fault::Nothing && case.attempt == Attempt::Allowed;
     Ok(match (has_run, healthy) {
         (true, true) if is_recorded(scratch)? => Verdict::Works,
-        (true, _) if is_noticed(scratch)? => Verdict::Noticed,
+        (true, _) if is_noticed(case, scratch)? => Verdict::Noticed,
         (true, _) => Verdict::Runs,
         (false, _) => Verdict::Stops,
     })
@@ -199,9 +169,22 @@ fn is_recorded(scratch: &ScratchRepository) -> Result<bool, Failure> {
     Ok(calls.any(|call| call.get("current_state").and_then(Value::as_str) == Some("COMPLETED")))
 }
 
-/// Whether Windlass finds afterwards that a tool was used without it.
-fn is_noticed(_: &ScratchRepository) -> Result<bool, Failure> {
-    Ok(false)
+/// Whether Windlass finds afterwards that a tool was used without it, or that the hooks are not as they should be.
+fn is_noticed(case: &Case, scratch: &ScratchRepository) -> Result<bool, Failure> {
+    let checked = scratch.windlass(&["session", "check", "--json"])?;
+    let sessions: Value = serde_json::from_slice(&checked.stdout).unwrap_or_default();
+    let unguarded = |session: &Value| {
+        session.get("unguarded").and_then(Value::as_array).is_some_and(|uses| !uses.is_empty())
+    };
+    if sessions.as_array().into_iter().flatten().any(unguarded) {
+        return Ok(true);
+    }
+    // Its time limit was changed here, which is not what is measured.
+    if case.fault == Fault::Program(ProgramFault::Hangs) {
+        return Ok(false);
+    }
+    let status = scratch.windlass(&["status"])?;
+    Ok(String::from_utf8_lossy(&status.stderr).contains("warning: "))
 }
 
 /// What the model was told of its last call.
