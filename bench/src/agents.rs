@@ -17,14 +17,16 @@ use crate::{median, raw};
 const START_MAX: Duration = Duration::from_secs(60);
 
 /// A project and a home folder of its own.
-struct Project {
+pub struct Project {
     binary: PathBuf,
     home: PathBuf,
-    work: PathBuf,
+    /// The folder that is worked in.
+    pub work: PathBuf,
 }
 
 impl Project {
-    fn new(folder: &Path) -> Result<Self> {
+    /// Makes one in an empty folder.
+    pub fn new(folder: &Path) -> Result<Self> {
         let binary = std::env::current_exe()?.with_file_name("windlass");
         ensure!(binary.exists(), "`{}` is not built", binary.display());
         let [home, work] = ["home", "work"].map(|name| folder.join(name));
@@ -41,7 +43,7 @@ impl Project {
     }
 
     /// A program, and nothing of the user's environment.
-    fn command(&self, words: &[&str]) -> Command {
+    pub fn command(&self, words: &[&str]) -> Command {
         let (program, arguments) = words.split_first().unwrap_or((&"true", &[]));
         let program =
             if *program == "windlass" { self.binary.as_os_str() } else { program.as_ref() };

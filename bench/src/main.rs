@@ -5,8 +5,8 @@
 //! down both alike. The processor time of a call, which other work affects less, is printed too.
 //!
 //! - `--quick` makes fewer and shorter rounds.
-//! - `pages`, `rates`, `verify`, `recover`, `runs`, `checkpoints`, `cell`, `policy`, `files`, `mcp` and `clients` select
-//!   parts.
+//! - `pages`, `rates`, `verify`, `recover`, `runs`, `checkpoints`, `cell`, `policy`, `files`, `mcp`, `clients` and
+//!   `hooks` select parts.
 //! - `count KIND CALLS [CALLERS]` only makes calls, for a profiler. KIND is `write`, `read` or `ahead`;
 //!   with the prefix `raw-`, SQLite alone makes the commits of such calls.
 //! - `count verify ENTRIES` only verifies a journal.
@@ -18,6 +18,7 @@ mod calls;
 mod cell;
 mod checkpoints;
 mod files;
+mod hooks;
 mod journal;
 mod policy;
 mod process;
@@ -73,6 +74,7 @@ const PARTS: &[&str] = &[
     "files",
     "mcp",
     "clients",
+    "hooks",
 ];
 
 fn main() -> Result<()> {
@@ -163,6 +165,9 @@ fn main() -> Result<()> {
     }
     if wanted("clients") {
         agents::starts(folder.path(), effort.rounds.min(9))?;
+    }
+    if wanted("hooks") {
+        hooks::measure(folder.path(), effort.starts.try_into().unwrap_or(usize::MAX))?;
     }
     println!("load after: {}", process::load());
     Ok(())

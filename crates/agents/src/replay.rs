@@ -73,6 +73,8 @@ mod tests {
             refusal: None,
             edited_args: None,
             hold: None,
+            made_by_client: false,
+            asks_person: None,
             replayed: false,
             redispatches: Vec::new(),
             last_sequence_number: 3,

@@ -8,14 +8,15 @@ mod check;
 use std::fs::{DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
-use windlass_hooks::{Binary, Client, Content, InstallError, Scope, Trust, plan, trust_file};
+use windlass_hooks::{
+    Binary, Client, Content, InstallError, Scope, Trust, folder_trust_file, plan, trust_file,
+};
 use windlass_kernel::Code;
 
-#[cfg_attr(not(test), expect(unused_imports, reason = "`hook` will use it"))]
-pub use check::problem_of;
-pub use check::{all, disabled_elsewhere, problems};
+pub use check::{all, disabled_elsewhere, problem_of, problems, switched_off};
 
 use crate::atomic;
 use crate::failure::Failure;
@@ -55,7 +56,7 @@ pub struct InstalledFile {
     pub before: Option<String>,
     /// What was written.
     pub installed: String,
-    /// What it trusts, if it is Codex's file of trust.
+    /// What it trusts, if it is Codex's or Gemini CLI's file of trust.
     pub trust: Option<Trust>,
 }
 
@@ -67,15 +68,25 @@ impl Installation {
             let files = plan(self.client, self.scope, &binary);
             files.into_iter().next().map(|file| file.content).ok_or(InstallError::Unsound)
         };
-        match &file.trust {
-            Some(trust) => Ok(trust_file(trust.clone()).content),
-            None => hooks(),
+        match (&file.trust, self.client) {
+            (Some(trust), Client::Gemini) => {
+                Ok(folder_trust_file(trust.project.as_deref().unwrap_or_default()).content)
+            }
+            (Some(trust), Client::Claude | Client::Codex | Client::OpenCode) => {
+                Ok(trust_file(trust.clone()).content)
+            }
+            (None, _) => hooks(),
         }
     }
 
-    /// The file of this path.
-    pub fn file(&self, path: &Path) -> Option<&InstalledFile> {
-        self.files.iter().find(|file| file.path == path)
+    /// The file that has the hooks.
+    pub fn hooks(&self) -> Option<&InstalledFile> {
+        self.files.iter().find(|file| file.trust.is_none())
+    }
+
+    /// The file in which the client is told to trust them.
+    pub fn trust(&self) -> Option<&InstalledFile> {
+        self.files.iter().find(|file| file.trust.is_some())
     }
 }
 
@@ -108,6 +119,13 @@ pub fn read(state: &Path, client: Client, scope: Scope) -> Result<Option<Install
             .hint(format!("remove it; `windlass install {}` writes a new one", client.as_str()))
     })?;
     Ok(Some(record))
+}
+
+/// When the hooks of a client were installed, as far as a state folder knows.
+pub fn since(state: &Path, client: Client) -> Option<SystemTime> {
+    let records = [Scope::Project, Scope::User].map(|scope| path(state, client, scope));
+    let written = records.iter().filter_map(|path| path.metadata().ok()?.modified().ok());
+    written.min()
 }
 
 /// Writes the record of an installation.

@@ -26,6 +26,7 @@ mod sandbox;
 mod scratch;
 mod secrets;
 mod session_surroundings;
+mod session_transcripts;
 mod setup;
 mod state;
 mod telemetry;

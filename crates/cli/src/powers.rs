@@ -152,8 +152,8 @@ fn add_server(server: &Server, add: &mut impl FnMut(PowerKind, &str, String)) {
                 add(PowerKind::Secret, &source, name.clone());
             }
         }
-        // They work in the workspace alone.
-        Connector::Files | Connector::Person => {}
+        // They work in the workspace alone, or only in the client.
+        Connector::Files | Connector::Person | Connector::Client => {}
         Connector::Command => {
             for tool in server.tools.values() {
                 let source = format!("{}/{}", server.name, tool.name);

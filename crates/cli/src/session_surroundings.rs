@@ -1,15 +1,23 @@
 //! What a session's guard asks of a project.
 
 use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use windlass_engine::{GitSnapshotStore, SnapshotStore as _, StopSwitch};
-use windlass_hooks::HookEvent;
-use windlass_kernel::{Code, RiskLevel};
+use windlass_hooks::{Client, EventKind, HookEvent};
+use windlass_journal::{JournalError, RunFilter, Runs};
+use windlass_kernel::{Code, RiskLevel, TraceId};
+use windlass_policy::Connector;
 use windlass_runtime::PolicySupervisor;
-use windlass_sessions::{Session, SessionError, Surroundings, Unguarded};
+use windlass_sessions::{CLIENT_SERVER, Session, SessionError, Surroundings, Unguarded};
+use windlass_store::Store;
+use windlass_views::RunSummary;
 
 use crate::failure::Failure;
+use crate::installed;
 use crate::project::Project;
+use crate::session_transcripts::{self, Histories, TranscriptCheck};
 
 /// A project as the guard of a session sees it.
 pub struct ProjectSurroundings<'a> {
@@ -17,7 +25,16 @@ pub struct ProjectSurroundings<'a> {
     pub project: &'a Project,
     /// Its policy.
     pub supervisor: &'a PolicySupervisor,
+    /// Its journal.
+    pub store: &'a Arc<dyn Store>,
+    /// The folder that is worked in.
+    pub root: &'a str,
+    /// The path of our program, if it runs lines of shell in cells.
+    pub cell: Option<&'a str>,
 }
+
+/// The most sessions that are looked through.
+const SESSIONS_MAX: usize = 10_000;
 
 impl Project {
     /// The snapshots of the folder that is worked in.
@@ -31,6 +48,16 @@ impl Project {
 impl Surroundings for ProjectSurroundings<'_> {
     fn class(&self, server: &str, tool: &str) -> Option<RiskLevel> {
         self.supervisor.set().registry().find(server, tool).map(|(_, tool)| tool.class)
+    }
+
+    fn is_own_server(&self, server: &str) -> bool {
+        let mut servers = self.supervisor.set().registry().tools().map(|(server, _)| server);
+        let found = servers.find(|one| one.name == server);
+        found.is_some_and(|server| match server.connector {
+            Connector::Command | Connector::Files | Connector::Person => true,
+            Connector::McpStdio { .. } | Connector::McpHttp { .. } => false,
+            Connector::Client => server.name == CLIENT_SERVER,
+        })
     }
 
     fn redacted(&self, text: &str) -> String {
@@ -56,15 +83,75 @@ impl Surroundings for ProjectSurroundings<'_> {
 
     fn unguarded(
         &self,
-        _event: &HookEvent,
-        _session: &Session<'_>,
+        event: &HookEvent,
+        session: &Session<'_>,
     ) -> Result<Vec<Unguarded>, SessionError> {
-        Ok(Vec::new())
+        let check =
+            TranscriptCheck { supervisor: self.supervisor, root: self.root, cell: self.cell };
+        let runs = Runs::new(Arc::clone(self.store));
+        let mut found = Vec::new();
+        // Sessions that no hook told of are looked for when one begins.
+        if let EventKind::SessionStarted { .. } = event.kind {
+            let since = watched_since(self.project, event.client, &runs)?;
+            let histories = Histories::new(&runs, None);
+            for other in session_transcripts::find(event.client, Path::new(self.root), since) {
+                found.extend(check.unguarded(event.client, &other, &histories)?);
+            }
+            return Ok(found);
+        }
+        let path = event.transcript.as_deref().map(Path::new);
+        let own =
+            path.and_then(|path| session_transcripts::read(event.client, path, &event.session));
+        if let Some(own) = own {
+            let histories = Histories::new(&runs, Some(session.run));
+            found.extend(check.unguarded(event.client, &own, &histories)?);
+        }
+        Ok(found)
     }
 
-    fn hooks_problem(&self, _event: &HookEvent, _file: Option<&str>) -> Option<String> {
-        None
+    fn hooks_problem(&self, event: &HookEvent, file: Option<&str>) -> Option<String> {
+        let state = self.project.state().ok()?;
+        let root = Path::new(self.root);
+        let own = installed::problem_of(state, event.client, root);
+        own.or_else(|| installed::switched_off(event.client, Path::new(file?)))
     }
+}
+
+/// The runs of all sessions in a journal.
+pub fn sessions_in(runs: &Runs) -> Result<Vec<TraceId>, JournalError> {
+    let filter = RunFilter { open_only: false, state: None, limit: SESSIONS_MAX };
+    let mut found = Vec::new();
+    for one in runs.list(&filter)? {
+        match RunSummary::read(runs.store(), &one.trace.head) {
+            Ok(summary) if summary.client.is_some() => found.push(one.trace.head.trace_id),
+            Ok(_) => {}
+            // `verify` reports it.
+            Err(error) if error.is_damage() => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(found)
+}
+
+/// Since when the sessions of a client are to be guarded: since its hooks were installed, or its first session here.
+pub fn watched_since(
+    project: &Project,
+    client: Client,
+    runs: &Runs,
+) -> Result<SystemTime, JournalError> {
+    if let Some(installed) = project.state().ok().and_then(|state| installed::since(state, client))
+    {
+        return Ok(installed);
+    }
+    for run in sessions_in(runs)?.into_iter().rev() {
+        let summary = RunSummary::read(runs.store(), &runs.store().load_state(run)?.head)?;
+        if summary.client.as_deref() == Some(client.as_str()) {
+            let began = summary.started_at.map_or(0, |at| at.unix_ms());
+            let began = Duration::from_millis(u64::try_from(began).unwrap_or_default());
+            return Ok(SystemTime::UNIX_EPOCH + began);
+        }
+    }
+    Ok(SystemTime::now())
 }
 
 /// A path as text.

@@ -18,7 +18,7 @@ fn definition(server: &Server, tool: &Tool) -> Option<ToolDefinition> {
         }
         Connector::Person => (ASK.to_owned(), question_schema()),
         Connector::Command => (String::new(), command_schema(tool)),
-        Connector::McpStdio { .. } | Connector::McpHttp { .. } => return None,
+        Connector::McpStdio { .. } | Connector::McpHttp { .. } | Connector::Client => return None,
     };
     Some(ToolDefinition {
         tool: format!("{}/{}", server.name, tool.name),

@@ -79,6 +79,8 @@ pub enum Target {
     },
     /// A person, whose answer is their decision on the call. No connector performs it.
     Person,
+    /// The client of a coding agent. No connector performs it.
+    Client,
 }
 
 /// Prints the names of environment variables, never their values.
@@ -116,6 +118,7 @@ impl fmt::Debug for Target {
                 .field("bearer", &bearer.as_ref().map(|_| "…"))
                 .finish(),
             Self::Person => formatter.write_str("Person"),
+            Self::Client => formatter.write_str("Client"),
             Self::Files { root } => formatter.debug_struct("Files").field("root", root).finish(),
         }
     }

@@ -131,7 +131,7 @@ impl Connectors {
     fn slot(&self, target: &Target) -> Result<Arc<Slot>, CallFailure> {
         let server = match target {
             Target::McpStdio { server, .. } | Target::McpHttp { server, .. } => server,
-            Target::Command { .. } | Target::Files { .. } | Target::Person => {
+            Target::Command { .. } | Target::Files { .. } | Target::Person | Target::Client => {
                 let message = "this target is not an MCP server";
                 return Err(CallFailure::protocol(Certainty::DidNotRun, message));
             }
@@ -206,6 +206,10 @@ impl Connect for Connectors {
                 let message = "a person is asked by the gateway, not by a connector";
                 CallFailure::internal(Certainty::DidNotRun, message).into_reply(None)
             }
+            Target::Client => {
+                let message = "only the client of a coding agent has this tool";
+                CallFailure::unavailable(Certainty::DidNotRun, message).into_reply(None)
+            }
         }
     }
 
@@ -217,7 +221,8 @@ impl Connect for Connectors {
             Target::Command { .. }
             | Target::McpStdio { .. }
             | Target::McpHttp { .. }
-            | Target::Person => None,
+            | Target::Person
+            | Target::Client => None,
         }
     }
 }

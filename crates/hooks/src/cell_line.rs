@@ -7,8 +7,8 @@ pub struct CellLine<'a> {
     pub binary: &'a str,
     /// The root of the project in whose name the client works.
     pub project: &'a str,
-    /// The folder that is worked in.
-    pub workspace: &'a str,
+    /// The folder that is worked in, if it is not the project's.
+    pub workspace: Option<&'a str>,
     /// The name of the session's run.
     pub session: &'a str,
 }
@@ -18,9 +18,12 @@ impl CellLine<'_> {
     #[must_use]
     pub fn wrap(&self, line: &str) -> String {
         let Self { binary, project, workspace, session } = self;
-        let options = ["--session", session, "--workspace", workspace, "--", line];
-        let words = [binary, "-C", project, "cell"].into_iter().chain(options);
-        words.map(quoted).collect::<Vec<_>>().join(" ")
+        let mut words = vec![*binary, "-C", project, "cell", "--session", session];
+        if let Some(workspace) = workspace {
+            words.extend(["--workspace", workspace]);
+        }
+        words.extend(["--", line]);
+        words.into_iter().map(quoted).collect::<Vec<_>>().join(" ")
     }
 }
 
@@ -28,10 +31,16 @@ impl CellLine<'_> {
 #[must_use]
 pub fn unwrap_cell_line(binary: &str, line: &str) -> Option<String> {
     let words = words(line)?;
-    let [program, project, _, command, session, _, workspace, _, end, inner] =
-        <[String; 10]>::try_from(words).ok()?;
-    let fixed = [program.as_str(), &project, &command, &session, &workspace, &end];
-    (fixed == [binary, "-C", "cell", "--session", "--workspace", "--"]).then_some(inner)
+    let words: Vec<&str> = words.iter().map(String::as_str).collect();
+    match words.as_slice() {
+        [program, "-C", _, "cell", "--session", _, "--", line]
+        | [program, "-C", _, "cell", "--session", _, "--workspace", _, "--", line]
+            if *program == binary =>
+        {
+            Some((*line).to_owned())
+        }
+        _ => None,
+    }
 }
 
 /// A word as `sh` reads it back.
@@ -90,7 +99,7 @@ mod tests {
     const LINE: CellLine<'_> = CellLine {
         binary: "/opt/my tools/windlass",
         project: "/srv/pro'ject",
-        workspace: "/srv/pro'ject",
+        workspace: None,
         session: "run_1",
     };
 
@@ -101,6 +110,8 @@ mod tests {
         {
             let wrapped = LINE.wrap(line);
             assert_eq!(unwrap_cell_line(LINE.binary, &wrapped).as_deref(), Some(line), "{wrapped}");
+            let elsewhere = CellLine { workspace: Some("/a b"), ..LINE }.wrap(line);
+            assert_eq!(unwrap_cell_line(LINE.binary, &elsewhere).as_deref(), Some(line));
             let twice = LINE.wrap(&wrapped);
             assert_eq!(unwrap_cell_line(LINE.binary, &twice), Some(wrapped));
         }
@@ -118,7 +129,7 @@ mod tests {
         let read: Vec<&str> = printed.split_terminator('\0').collect();
         assert_eq!(read.first(), Some(&LINE.binary));
         assert_eq!(read.last(), Some(&line));
-        assert_eq!(read.len(), 10);
+        assert_eq!(read.len(), 8);
     }
 
     #[test]

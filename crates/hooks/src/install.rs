@@ -7,6 +7,7 @@ mod diff;
 mod edit;
 mod entries;
 mod error;
+mod folder_trust;
 mod json;
 mod opencode;
 mod plan;
@@ -19,7 +20,7 @@ pub use binary::Binary;
 pub use diff::diff;
 pub use entries::SettingsClient;
 pub use error::{FILE_BYTES_MAX, InstallError, Position};
-pub use plan::{Content, HookFile, Root, Scope, plan, trust_file};
+pub use plan::{Content, HookFile, Root, Scope, folder_trust_file, plan, trust_file};
 pub use plugin::{PluginFile, claude_plugin};
 pub use trust::{HookTrust, Trust};
 
@@ -67,6 +68,7 @@ pub fn install(content: &Content, before: Option<&[u8]>) -> Result<Vec<u8>, Inst
         Content::Settings { client, binary } => settings::installed(*client, binary, before),
         Content::Plugin { binary } => opencode::installed(binary, before),
         Content::Trust(trust) => trust::installed(trust, before),
+        Content::FolderTrust(folder) => folder_trust::installed(folder, before),
     }
 }
 
@@ -90,7 +92,7 @@ pub fn uninstall(
             text_of(before).is_ok_and(|text| settings::has_ours(*client, text))
         }
         Content::Plugin { .. } => opencode::is_ours(before),
-        Content::Trust(_) => false,
+        Content::Trust(_) | Content::FolderTrust(_) => false,
     });
     if now == installed && !had_ours {
         return Ok(as_removal(now, before.map(<[u8]>::to_vec)));
@@ -101,6 +103,7 @@ pub fn uninstall(
         Content::Plugin { .. } if opencode::is_ours(now) => None,
         Content::Plugin { .. } => return Ok(Removal::Unchanged),
         Content::Trust(trust) => trust::removed(trust, text_of(now)?, before_text)?,
+        Content::FolderTrust(folder) => folder_trust::removed(folder, text_of(now)?, before_text)?,
     };
     let empty_before = before.filter(|before| before.trim_ascii().is_empty());
     let left = left.map(String::into_bytes).or(empty_before.map(<[u8]>::to_vec));
@@ -122,6 +125,7 @@ pub fn state(content: &Content, now: Option<&[u8]>) -> InstallState {
         Content::Settings { client, binary } => settings::state(*client, binary, now),
         Content::Plugin { binary } => opencode::state(binary, now),
         Content::Trust(trust) => trust::state(trust, now),
+        Content::FolderTrust(folder) => folder_trust::state(folder, now),
     }
 }
 

@@ -19,6 +19,7 @@ mod paths;
 mod recognise;
 mod strict_json;
 mod tools;
+mod transcript;
 
 pub use answer::{Answer, HookOutput, REASON_BYTES_MAX, refuse_unreadable, render};
 pub use cell_line::{CellLine, unwrap_cell_line};
@@ -27,7 +28,11 @@ pub use event::{EVENT_BYTES_MAX, EventKind, HookEvent, Subagent, ToolUse};
 pub use event_error::EventError;
 pub use install::{
     Binary, Content, FILE_BYTES_MAX, HookFile, HookTrust, InstallError, InstallState, PluginFile,
-    Position, Removal, Root, Scope, SettingsClient, Trust, claude_plugin, diff, install, plan,
-    state, trust_file, uninstall,
+    Position, Removal, Root, Scope, SettingsClient, Trust, claude_plugin, diff, folder_trust_file,
+    install, plan, state, trust_file, uninstall,
 };
 pub use tools::{MappedCall, Mapping, ToolTable, with_command};
+pub use transcript::{
+    ProjectSign, TRANSCRIPT_BYTES_MAX, Transcript, TranscriptPlace, TranscriptUse, UseOutcome,
+    read_transcript, transcript_places,
+};

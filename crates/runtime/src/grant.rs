@@ -7,12 +7,14 @@ use serde_json::json;
 use windlass_journal::{Check, JournalError, Reader, Recorder};
 use windlass_kernel::artifact::{ActionRequest, DecidedBy, Decision};
 use windlass_kernel::grant::{
-    EndCause, Event, GRANT, Grant, GrantEvent, REVOKE, Status, Terms, is_reason,
+    Decided, EndCause, Event, GRANT, Grant, GrantEvent, REVOKE, Status, Terms, is_reason,
 };
 use windlass_kernel::{
     ArtifactId, Code, Digest, Machine, PlanId, RiskLevel, State, Timestamp, TraceId,
 };
-use windlass_store::{After, AppendError, IdempotencyRecord, KeyAction, StoreError, TraceFilter};
+use windlass_store::{
+    After, AppendError, IdempotencyRecord, KeyAction, Store, StoreError, TraceFilter,
+};
 
 use crate::error::GatewayError;
 use crate::gateway::{CallRecorder, Gateway};
@@ -156,28 +158,7 @@ impl Gateway {
     }
 
     fn grants_in(&self, state: State) -> Result<Vec<Grant>, GatewayError> {
-        let mut all = Vec::new();
-        let open_only = state == State::Granted;
-        let mut filter = TraceFilter { open_only, state: Some(state), before: None, limit: PAGE };
-        loop {
-            let page = self.store.list_traces(&filter)?;
-            filter.before = page.last().map(|state| state.head.trace_id);
-            for trace in &page {
-                // Another process may be using it, so that its end is not compared.
-                match Reader::<Grant>::state_of(
-                    self.store.as_ref(),
-                    trace.head.trace_id,
-                    Check::Prefix,
-                ) {
-                    Ok(grant) => all.push(grant),
-                    Err(error) if error.is_damage() => {}
-                    Err(error) => return Err(error.into()),
-                }
-            }
-            if page.len() < PAGE {
-                return Ok(all);
-            }
-        }
+        grants_in(self.store.as_ref(), state)
     }
 
     /// Records a use of a grant that covers the recorder's call, if there is one: of a grant for the run
@@ -440,6 +421,40 @@ impl Gateway {
             run: None,
         };
         self.refuse(request, error.code(), error.to_string()).map(|_| ())
+    }
+}
+
+/// The grants of everything that can be used now.
+///
+/// # Errors
+/// [`GatewayError`] if the store fails.
+pub fn grants_of_everything(
+    store: &dyn Store,
+    now: Timestamp,
+) -> Result<Vec<(Terms, Decided)>, GatewayError> {
+    let open = grants_in(store, State::Granted)?.into_iter();
+    let open = open.filter(|grant| grant.status(now) == Status::Open);
+    Ok(open.filter_map(|grant| grant.granted).filter(|(terms, _)| terms.everything).collect())
+}
+
+fn grants_in(store: &dyn Store, state: State) -> Result<Vec<Grant>, GatewayError> {
+    let mut all = Vec::new();
+    let open_only = state == State::Granted;
+    let mut filter = TraceFilter { open_only, state: Some(state), before: None, limit: PAGE };
+    loop {
+        let page = store.list_traces(&filter)?;
+        filter.before = page.last().map(|state| state.head.trace_id);
+        for trace in &page {
+            // Another process may be using it, so that its end is not compared.
+            match Reader::<Grant>::state_of(store, trace.head.trace_id, Check::Prefix) {
+                Ok(grant) => all.push(grant),
+                Err(error) if error.is_damage() => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        if page.len() < PAGE {
+            return Ok(all);
+        }
     }
 }
 

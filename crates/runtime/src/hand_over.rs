@@ -326,6 +326,25 @@ impl Gateway {
         self.settle(recorder, settlement, Vec::new())
     }
 
+    /// Whether calls of a plan wait for a person, or for the client to make them after a person's approval.
+    ///
+    /// # Errors
+    /// [`GatewayError`] if the store fails.
+    pub fn has_waiting_calls(&self, plan_id: PlanId) -> Result<bool, GatewayError> {
+        for state in [State::Pending, State::Authorized] {
+            let filter = TraceFilter {
+                open_only: true,
+                state: Some(state),
+                before: None,
+                limit: OPEN_CALLS_MAX,
+            };
+            if self.store.list_traces(&filter)?.iter().any(|trace| trace.plan_id == plan_id) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// The open calls of a plan in a state with these arguments and a key of our own, oldest first.
     fn open_calls_of(
         &self,
@@ -360,7 +379,7 @@ impl Gateway {
 /// The preparation of a call that no registry knows and that is never dispatched.
 fn unprepared() -> Preparation {
     Preparation {
-        target: Target::Person,
+        target: Target::Client,
         tool: String::new(),
         class: RiskLevel::HighRisk,
         limits: Limits { timeout: Duration::ZERO, output_bytes_max: 0 },

@@ -28,6 +28,7 @@ pub use clock::{Clock, SystemClock};
 pub use decide::Answer;
 pub use error::GatewayError;
 pub use gateway::{Gateway, ReadDurability, Settings};
+pub use grant::grants_of_everything;
 pub use hand_over::{Asking, ClientReport, NoConnector};
 pub use people::{Attribution, People, PersonError, Who};
 pub use policy::{PolicySupervisor, redactor_of};

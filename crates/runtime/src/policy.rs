@@ -142,6 +142,7 @@ impl PolicySupervisor {
             Connector::Command => Target::Command { argv: Vec::new(), stdin: None, env, cwd },
             Connector::Files => Target::Files { root: cwd },
             Connector::Person => Target::Person,
+            Connector::Client => Target::Client,
         })
     }
 

@@ -37,7 +37,9 @@ fn decision(world: &World, trace_id: TraceId) -> SupervisorDecision {
 fn decider(decision: &SupervisorDecision) -> String {
     match &decision.decided_by {
         DecidedBy::Person { decider, .. } => decider.names(),
-        DecidedBy::Policy { .. } | DecidedBy::Grant { .. } => panic!("no person decided"),
+        DecidedBy::Policy { .. } | DecidedBy::Grant { .. } | DecidedBy::Prompt { .. } => {
+            panic!("no person decided")
+        }
     }
 }
 

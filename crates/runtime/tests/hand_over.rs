@@ -6,11 +6,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use windlass_kernel::artifact::{CLIENT_WORKSPACE, SettledBy, ToolEffect};
-use windlass_kernel::{ArtifactType, Code, Outcome, PlanId, State, TraceId};
+use windlass_journal::verify_store;
+use windlass_kernel::artifact::{
+    CLIENT_WORKSPACE, DecidedBy, SettledBy, SupervisorDecision, ToolEffect,
+};
+use windlass_kernel::grant::{EVERY_TOOL, Terms};
+use windlass_kernel::{ArtifactType, Code, Outcome, PlanId, State, Timestamp, TraceId};
 use windlass_runtime::{
-    Answer, Attribution, CallRequest, ClientReport, Clock as _, Gateway, GatewayError, NoConnector,
-    ReadDurability, Settings, Who,
+    Answer, Asking, Attribution, CallReport, CallRequest, ClientReport, Clock as _, Gateway,
+    GatewayError, NoConnector, ReadDurability, Settings, Who,
 };
 use windlass_store::Store as _;
 use windlass_testkit::gateway::{TestSupervisor, World, call};
@@ -33,6 +37,46 @@ impl Client {
     fn request(&self, tool: &str, key: Option<&str>, value: u32) -> CallRequest {
         let (plan_id, run) = (Some(PlanId(self.session.0)), Some(self.session));
         CallRequest { plan_id, run, ..call(tool, key, value) }
+    }
+
+    /// Asks to use a tool.
+    fn use_of(&self, tool: &str, key: Option<&str>, value: u32) -> CallReport {
+        self.gateway.hand_over(self.request(tool, key, value), Asking::Hold).unwrap()
+    }
+
+    /// Asks to use a tool with a client that can ask the person.
+    fn prompted(&self, tool: &str, key: &str, value: u32) -> CallReport {
+        let request = self.request(tool, Some(key), value);
+        self.gateway.hand_over(request, Asking::Prompt { client: "claude" }).unwrap()
+    }
+
+    /// Grants everything for an hour.
+    fn allow_all(&self) -> TraceId {
+        let until = self.world.clock.now().unix_ms() + 3_600_000;
+        let terms = Terms {
+            command: None,
+            everything: true,
+            path: None,
+            run: Some(self.session),
+            times: 2,
+            tool: EVERY_TOOL.to_owned(),
+            until: Timestamp::from_unix_ms(until).unwrap(),
+        };
+        self.gateway.grant(terms, "Ann", "the release is on fire").unwrap().head.trace_id
+    }
+
+    fn decided_by(&self, trace_id: TraceId) -> DecidedBy {
+        let records = self.world.store().list_log_entries(trace_id, 0, 10).unwrap();
+        let kind = ArtifactType::SupervisorDecision;
+        let record = records.iter().find(|record| record.entry.artifact_type == kind).unwrap();
+        let decision: SupervisorDecision =
+            serde_json::from_slice(record.body.as_ref().unwrap()).unwrap();
+        decision.decided_by
+    }
+
+    fn is_intact(&self) {
+        let report = verify_store(&self.world.store(), &mut |_| {}).unwrap();
+        assert_eq!(report.problems, [], "the journal is intact");
     }
 
     fn approve(&self, trace_id: TraceId) {
@@ -61,6 +105,7 @@ fn client_gateway(world: &World) -> Gateway {
         Settings { reads: ReadDurability::WriteAhead, key_wait: Duration::ZERO },
         CLIENT_WORKSPACE,
     )
+    .with_people(Arc::new(Everybody))
 }
 
 fn report(result: Value, failure: Option<&str>) -> ClientReport {
@@ -71,7 +116,7 @@ fn report(result: Value, failure: Option<&str>) -> ClientReport {
 #[test]
 fn a_call_is_on_record_before_the_client_makes_it_and_settled_by_its_report() {
     let client = Client::new();
-    let given = client.gateway.hand_over(client.request("add", Some("t1"), 1)).unwrap();
+    let given = client.use_of("add", Some("t1"), 1);
     assert_eq!(given.state, State::Executing);
     let states = |trace_id| client.world.store().load_state(trace_id).unwrap().head.state;
     assert_eq!(states(given.trace_id), Some(State::Executing));
@@ -92,7 +137,7 @@ fn a_call_is_on_record_before_the_client_makes_it_and_settled_by_its_report() {
 #[test]
 fn a_failure_is_recorded_as_one_and_a_huge_result_is_left_out() {
     let client = Client::new();
-    let given = client.gateway.hand_over(client.request("add", Some("t1"), 1)).unwrap();
+    let given = client.use_of("add", Some("t1"), 1);
     let huge = json!({ "text": "x".repeat(1 << 20) });
     let done = client.gateway.settle_report(given.trace_id, report(huge, Some("a\nb"))).unwrap();
     assert_eq!(done.state, State::Failed);
@@ -105,19 +150,19 @@ fn a_failure_is_recorded_as_one_and_a_huge_result_is_left_out() {
 #[test]
 fn a_call_is_given_once_under_its_id() {
     let client = Client::new();
-    let first = client.gateway.hand_over(client.request("add", Some("t1"), 1)).unwrap();
-    let second = client.gateway.hand_over(client.request("add", Some("t1"), 1)).unwrap();
+    let first = client.use_of("add", Some("t1"), 1);
+    let second = client.use_of("add", Some("t1"), 1);
     assert_eq!(second.state, State::Denied);
     assert_eq!(second.refusal.unwrap().code, Code::IdempotencyConflict);
     client.gateway.settle_report(first.trace_id, report(json!({}), None)).unwrap();
-    let third = client.gateway.hand_over(client.request("add", Some("t1"), 1)).unwrap();
+    let third = client.use_of("add", Some("t1"), 1);
     assert_eq!(third.state, State::Denied);
 }
 
 #[test]
 fn what_policy_denies_is_denied_and_recorded() {
     let client = Client::new();
-    let denied = client.gateway.hand_over(client.request("deny", Some("t1"), 1)).unwrap();
+    let denied = client.use_of("deny", Some("t1"), 1);
     assert_eq!(denied.state, State::Denied);
     assert_eq!(client.gateway.handed_over(client.request("deny", Some("t1"), 1)).unwrap(), None);
 }
@@ -125,19 +170,19 @@ fn what_policy_denies_is_denied_and_recorded() {
 #[test]
 fn what_is_asked_about_is_let_through_once_after_approval() {
     let client = Client::new();
-    let asked = client.gateway.hand_over(client.request("ask", Some("t1"), 1)).unwrap();
+    let asked = client.use_of("ask", Some("t1"), 1);
     assert_eq!(asked.state, State::Pending);
     // The same call again is the same question, under whatever id.
-    let again = client.gateway.hand_over(client.request("ask", Some("t2"), 1)).unwrap();
+    let again = client.use_of("ask", Some("t2"), 1);
     assert_eq!((again.trace_id, again.state), (asked.trace_id, State::Pending));
-    let other = client.gateway.hand_over(client.request("ask", Some("t3"), 2)).unwrap();
+    let other = client.use_of("ask", Some("t3"), 2);
     assert_ne!(other.trace_id, asked.trace_id);
     client.approve(asked.trace_id);
-    let through = client.gateway.hand_over(client.request("ask", Some("t4"), 1)).unwrap();
+    let through = client.use_of("ask", Some("t4"), 1);
     assert_eq!((through.trace_id, through.state), (asked.trace_id, State::Executing));
     let found = client.gateway.handed_over(client.request("ask", Some("t4"), 1)).unwrap();
     assert_eq!(found, Some(asked.trace_id));
-    let next = client.gateway.hand_over(client.request("ask", Some("t5"), 1)).unwrap();
+    let next = client.use_of("ask", Some("t5"), 1);
     assert_eq!(next.state, State::Pending);
     assert_ne!(next.trace_id, asked.trace_id);
 }
@@ -145,27 +190,27 @@ fn what_is_asked_about_is_let_through_once_after_approval() {
 #[test]
 fn a_person_cannot_approve_other_arguments_than_the_agent_uses() {
     let client = Client::new();
-    let asked = client.gateway.hand_over(client.request("ask", Some("t1"), 1)).unwrap();
+    let asked = client.use_of("ask", Some("t1"), 1);
     let args = json!({ "value": 7 });
     let who = Who::Person { name: "Ada", people: &Everybody, run: Some(client.session) };
     let ada = Attribution { who, edit: Some(&args), ..by("Ada", "only seven") };
     let error = client.gateway.decide(asked.trace_id, Answer::Approve, ada).unwrap_err();
     assert!(matches!(error, GatewayError::WrongAnswer { .. }), "{error:?}");
-    let again = client.gateway.hand_over(client.request("ask", Some("t2"), 1)).unwrap();
+    let again = client.use_of("ask", Some("t2"), 1);
     assert_eq!((again.trace_id, again.state), (asked.trace_id, State::Pending));
 }
 
 #[test]
 fn another_session_does_not_use_an_approval() {
     let client = Client::new();
-    let asked = client.gateway.hand_over(client.request("ask", Some("t1"), 1)).unwrap();
+    let asked = client.use_of("ask", Some("t1"), 1);
     client.approve(asked.trace_id);
     let stranger = Client {
         session: TraceId(client.world.clock.new_id()),
         gateway: client_gateway(&client.world),
         world: client.world.clone(),
     };
-    let theirs = stranger.gateway.hand_over(stranger.request("ask", Some("t1"), 1)).unwrap();
+    let theirs = stranger.use_of("ask", Some("t1"), 1);
     assert_eq!(theirs.state, State::Pending);
     assert_ne!(theirs.trace_id, asked.trace_id);
 }
@@ -173,8 +218,8 @@ fn another_session_does_not_use_an_approval() {
 #[test]
 fn nothing_dispatches_a_call_of_a_client() {
     let client = Client::new();
-    let given = client.gateway.hand_over(client.request("add", Some("t1"), 1)).unwrap();
-    let asked = client.gateway.hand_over(client.request("ask", Some("t2"), 1)).unwrap();
+    let given = client.use_of("add", Some("t1"), 1);
+    let asked = client.use_of("ask", Some("t2"), 1);
     client.approve(asked.trace_id);
     let project = client.world.gateway(Arc::new(TestSupervisor::default()));
     let recovered = project.recover_all().unwrap();
@@ -194,6 +239,75 @@ fn nothing_dispatches_a_call_of_a_client() {
     }
     assert_eq!(client.world.tools.lock().dispatches, []);
     // A gateway that makes calls itself hands none over.
-    let error = project.hand_over(client.request("add", Some("t9"), 1)).unwrap_err();
+    let error = project.hand_over(client.request("add", Some("t9"), 1), Asking::Hold).unwrap_err();
     assert!(matches!(error, GatewayError::Recovery { .. }), "{error:?}");
+}
+
+#[test]
+fn a_question_that_the_client_asks_is_on_record_before_it_is_asked() {
+    let client = Client::new();
+    let asked = client.prompted("ask", "t1", 1);
+    assert_eq!((asked.state, asked.asks_person.is_some()), (State::Executing, true));
+    let by = client.decided_by(asked.trace_id);
+    assert!(matches!(&by, DecidedBy::Prompt { client, .. } if client == "claude"), "{by:?}");
+    // The key is the client's: the same use is not asked about again.
+    let again = client.prompted("ask", "t1", 1);
+    assert_eq!(again.state, State::Denied);
+    // What the policy allows or denies is not asked about.
+    assert_eq!(client.prompted("add", "t2", 1).asks_person, None);
+    assert_eq!(client.prompted("deny", "t3", 1).state, State::Denied);
+    client.is_intact();
+}
+
+#[test]
+fn a_call_that_waits_keeps_its_session_open() {
+    let client = Client::new();
+    let plan = PlanId(client.session.0);
+    client.use_of("add", Some("t1"), 1);
+    assert!(!client.gateway.has_waiting_calls(plan).unwrap());
+    let asked = client.use_of("ask", Some("t2"), 1);
+    assert!(client.gateway.has_waiting_calls(plan).unwrap());
+    client.approve(asked.trace_id);
+    assert!(client.gateway.has_waiting_calls(plan).unwrap());
+    client.use_of("ask", Some("t3"), 1);
+    assert!(!client.gateway.has_waiting_calls(plan).unwrap());
+}
+
+#[test]
+fn everything_that_a_person_has_granted_is_let_through_and_counted() {
+    let client = Client::new();
+    let grant = client.allow_all();
+    let denied = client.use_of("deny", Some("t1"), 1);
+    assert_eq!(denied.state, State::Executing, "{denied:?}");
+    assert!(matches!(client.decided_by(denied.trace_id), DecidedBy::Grant { .. }));
+    let unknown = client.request("add", Some("t2"), 1);
+    let (code, reason) = (Code::ToolUnclassifiedDenied, "nobody knows it".to_owned());
+    let unknown = client.gateway.refuse_unless_granted(unknown, code, reason.clone()).unwrap();
+    assert_eq!(unknown.state, State::Executing);
+    assert_eq!(client.gateway.show_grant(grant).unwrap().uses.len(), 2);
+    // Both uses are taken.
+    assert_eq!(client.use_of("deny", Some("t3"), 1).state, State::Denied);
+    let another = client.request("add", Some("t4"), 1);
+    let another = client.gateway.refuse_unless_granted(another, code, reason).unwrap();
+    assert_eq!(another.state, State::Denied);
+    client.is_intact();
+}
+
+#[test]
+fn everything_granted_to_one_session_is_nothing_to_others_or_to_windlass_itself() {
+    let client = Client::new();
+    client.allow_all();
+    let stranger = Client {
+        session: TraceId(client.world.clock.new_id()),
+        gateway: client_gateway(&client.world),
+        world: client.world.clone(),
+    };
+    assert_eq!(stranger.use_of("deny", Some("t1"), 1).state, State::Denied);
+    let project = client.world.gateway(Arc::new(TestSupervisor::default()));
+    let project = project.with_people(Arc::new(Everybody));
+    for tool in ["ask", "deny"] {
+        let report = project.call(client.request(tool, Some(tool), 1)).unwrap();
+        assert_ne!(report.state, State::Completed, "{tool}");
+    }
+    assert_eq!(client.world.tools.lock().dispatches, []);
 }

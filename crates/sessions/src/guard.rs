@@ -1,26 +1,18 @@
 //! From an event of a client to an answer.
 
 use serde_json::{Value, json};
-use windlass_hooks::{
-    Answer, CellLine, EventKind, HookEvent, MappedCall, Mapping, ToolTable, ToolUse,
-    unwrap_cell_line,
-};
-use windlass_kernel::artifact::Resource;
+use windlass_hooks::{Answer, EventKind, HookEvent, MappedCall, ToolUse};
 use windlass_kernel::run::RunName;
-use windlass_kernel::{Code, Digest, KEY_CHARS_MAX, PlanId, RiskLevel, State, TraceId};
+use windlass_kernel::{Code, Digest, PlanId, RiskLevel, State, TraceId};
 use windlass_runtime::{Asking, CallLimits, CallReport, CallRequest, ClientReport, Gateway};
 
 use crate::error::SessionError;
 use crate::note::{SessionNote, Unguarded};
 use crate::sessions::{NewSession, Session, SessionName, Sessions};
+use crate::tool_use::{CLIENT_SERVER, Mapped, key, plain_name};
 
-/// The server under which tools are recorded that only a client has.
-const CLIENT_SERVER: &str = "client";
 /// The most characters of a prompt that are recorded.
 const PROMPT_CHARS_MAX: usize = 4000;
-/// The kind of resource that names a client's use of a tool.
-pub(crate) const TOOL_USE: &str = "tool-use";
-
 /// What a client is answered about a call that waits for a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HoldAnswer {
@@ -46,6 +38,9 @@ pub enum OnUnguarded {
 pub trait Surroundings {
     /// The class of a registered tool.
     fn class(&self, server: &str, tool: &str) -> Option<RiskLevel>;
+
+    /// Whether a server of this name in the registry has tools of Windlass itself, so that no MCP server can be meant.
+    fn is_own_server(&self, server: &str) -> bool;
 
     /// A text without the secrets in it.
     fn redacted(&self, text: &str) -> String;
@@ -124,7 +119,13 @@ impl Guard<'_> {
             EventKind::Prompted { text } => self.prompted(event, &session, text),
             EventKind::SessionEnded { reason } => {
                 self.reconcile(event, &session)?;
-                session.end(reason.as_deref().unwrap_or_default())?;
+                let reason = reason.as_deref().unwrap_or_default();
+                if self.gateway.has_waiting_calls(PlanId(session.run.0))? {
+                    // It can be resumed when the person has decided.
+                    note(event, &session, json!({ "reason": reason, "waits": true }))?;
+                } else {
+                    session.end(reason)?;
+                }
                 Ok(Answer::Proceed)
             }
             EventKind::SettingsChanged { source, file } => {
@@ -349,21 +350,6 @@ impl Guard<'_> {
         })
     }
 
-    /// The input with its line of shell in a cell, if there are cells.
-    fn in_cell(
-        &self,
-        event: &HookEvent,
-        run: TraceId,
-        tool_use: &ToolUse,
-        line: &str,
-    ) -> Option<Value> {
-        let binary = self.cell?;
-        let session = RunName::of(run).to_string();
-        let (project, workspace) = (self.project, self.root);
-        let line = CellLine { binary, project, workspace, session: &session }.wrap(line);
-        ToolTable::shipped().with_command(event.client, tool_use, &line)
-    }
-
     /// Records what a client reports of a use of a tool.
     fn after(
         &self,
@@ -402,80 +388,6 @@ impl Guard<'_> {
         );
         Ok(Answer::Tell { text })
     }
-
-    /// What a use of a tool stands for. Its own line is judged, not the one that runs it in a cell.
-    fn map(&self, event: &HookEvent, tool_use: &ToolUse) -> MappedUse {
-        let table = ToolTable::shipped();
-        let given = table.command_of(event.client, tool_use);
-        let inner = given.as_deref().and_then(|line| unwrap_cell_line(self.cell?, line));
-        let unwrapped = inner.as_deref().and_then(|line| {
-            let input = table.with_command(event.client, tool_use, line)?;
-            Some(ToolUse { input, ..tool_use.clone() })
-        });
-        let own = unwrapped.as_ref().unwrap_or(tool_use);
-        let calls = match table.map_within(event.client, own, self.root, &event.cwd) {
-            Mapping::Calls(calls) => Mapped::Calls(calls),
-            Mapping::Mcp { server, tool, args } => Mapped::Calls(vec![MappedCall {
-                server: plain_name(&server),
-                tool: plain_name(&tool),
-                args,
-            }]),
-            Mapping::Internal => Mapped::Nothing,
-            Mapping::Unknown => Mapped::Refused {
-                code: Code::ToolUnclassifiedDenied,
-                reason: format!("`{}` is not a known tool of the client", tool_use.name),
-            },
-            Mapping::Invalid { reason } => Mapped::Refused { code: Code::RequestInvalid, reason },
-        };
-        MappedUse { calls, line: inner.or(given) }
-    }
-
-    fn request(
-        &self,
-        event: &HookEvent,
-        run: TraceId,
-        tool_use: &ToolUse,
-        call: &MappedCall,
-        number: usize,
-    ) -> CallRequest {
-        let client = event.client.as_str();
-        let class = self.surroundings.class(&call.server, &call.tool).unwrap_or(RiskLevel::Read);
-        let key = tool_use.id.as_ref().map(|id| key(client, &event.session, id, number));
-        let resource = |id: &String| Resource { id: id.clone(), kind: TOOL_USE.to_owned() };
-        CallRequest {
-            server: call.server.clone(),
-            tool: call.tool.clone(),
-            args: call.args.clone(),
-            intent: format!("`{}` in a session of {client}", plain_name(&tool_use.name)),
-            resources: tool_use.id.iter().map(resource).collect(),
-            declared_class: class,
-            key,
-            plan_id: Some(PlanId(run.0)),
-            agent: Some(event.subagent.as_ref().map_or_else(
-                || client.to_owned(),
-                |one| format!("{client}/{}", plain_name(one.kind.as_deref().unwrap_or("agent"))),
-            )),
-            phase: None,
-            run: Some(run),
-        }
-    }
-}
-
-/// A use of a tool as calls of ours, and its line of shell if it has one.
-struct MappedUse {
-    calls: Mapped,
-    line: Option<String>,
-}
-
-/// What a use of a tool stands for.
-enum Mapped {
-    Calls(Vec<MappedCall>),
-    /// Nothing outside the client.
-    Nothing,
-    Refused {
-        code: Code,
-        reason: String,
-    },
 }
 
 /// Records an event of the client.
@@ -496,22 +408,6 @@ fn told(texts: impl IntoIterator<Item = String>) -> Answer {
 /// The name under which the files of a prompt are kept.
 fn kept_name(run: TraceId, number: u32) -> String {
     format!("{}/prompt-{number}", RunName::of(run))
-}
-
-/// The key of one call of a use of a tool: the client's own id of it.
-pub(crate) fn key(client: &str, session: &str, id: &str, number: usize) -> String {
-    let key = format!("{client}/{session}/{id}/{number}");
-    if key.chars().count() <= KEY_CHARS_MAX { key } else { Digest::of(key.as_bytes()).to_string() }
-}
-
-/// A name of a client as one of ours: letters, digits, `_` and `-`, at most 64.
-fn plain_name(name: &str) -> String {
-    let plain = name.chars().map(|one| match one.to_ascii_lowercase() {
-        one @ ('a'..='z' | '0'..='9' | '_' | '-') => one,
-        _ => '-',
-    });
-    let plain: String = plain.take(64).collect();
-    if plain.is_empty() { "unnamed".to_owned() } else { plain }
 }
 
 /// Why a call may not be made, or not yet.

@@ -8,11 +8,15 @@ mod guard;
 mod history;
 mod note;
 mod progress;
+mod reconcile;
 mod sessions;
+mod tool_use;
 
 pub use error::SessionError;
 pub use guard::{Guard, HoldAnswer, OnUnguarded, Surroundings};
 pub use history::{SessionHistory, requested_at};
 pub use note::{DatedNote, SessionNote, Unguarded, notes};
 pub use progress::Progress;
+pub use reconcile::Reconciler;
 pub use sessions::{NewSession, Session, SessionName, Sessions};
+pub use tool_use::CLIENT_SERVER;

@@ -16,7 +16,7 @@ use windlass_runtime::{
 
 use crate::args::{Approve, Call, CallRun, Decide};
 use crate::commands::queue::shown_digest;
-use crate::commands::{read_args, recover, risk, tool_name, trace, trace_id};
+use crate::commands::{cell, read_args, recover, risk, tool_name, trace, trace_id};
 use crate::failure::{CommandResult, Failure, exit_of, hint_of, stale};
 use crate::output::{Output, Style, sanitize};
 use crate::people::AccountPeople;
@@ -110,7 +110,13 @@ fn decide(
         Answer::Approve | Answer::DidNotRun => Access::Act,
         Answer::Deny | Answer::Ran | Answer::Failed => Access::Read,
     };
-    let (gateway, run) = gateway_for(project, id, access)?;
+    let (gateway, of_session) = gateway_for(project, id, access)?;
+    if let Some(SessionCall { has_cell: false, .. }) = of_session
+        && answer == Answer::Approve
+    {
+        people.require_protected(&name)?;
+    }
+    let run = of_session.map(|one| one.run);
     let files = match shown_digest(shown)? {
         Some(shown) => {
             let view = gateway.view(id)?;
@@ -139,12 +145,20 @@ fn decide(
     })
 }
 
+/// A call that a session makes itself.
+#[derive(Clone, Copy)]
+struct SessionCall {
+    run: TraceId,
+    /// Whether the agent's shell runs in a cell, where no keys are.
+    has_cell: bool,
+}
+
 /// The gateway that decides on a call, and the session that makes the call itself, if one does.
 fn gateway_for(
     project: &Project,
     id: TraceId,
     access: Access,
-) -> Result<(Gateway, Option<TraceId>), Failure> {
+) -> Result<(Gateway, Option<SessionCall>), Failure> {
     let runs = project.runs()?;
     let call = Reader::<KernelCall>::state_of(runs.store(), id, Check::Verified)
         .map_err(GatewayError::from)?;
@@ -163,7 +177,9 @@ fn gateway_for(
     let config = Project::config(&files)?;
     let supervisor = Arc::new(project.supervisor(&files)?);
     let store = Arc::new(project.store(&config)?);
-    Ok((project.client_gateway(&files, &config, supervisor, store)?, request.run))
+    let has_cell = supervisor.confinement_of(cell::SERVER, cell::TOOL, "").is_some();
+    let of_session = request.run.map(|run| SessionCall { run, has_cell });
+    Ok((project.client_gateway(&files, &config, supervisor, store)?, of_session))
 }
 
 /// The exit code for a call's state.

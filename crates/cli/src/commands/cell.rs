@@ -80,7 +80,8 @@ fn command_of(supervisor: &PolicySupervisor, line: &str) -> Result<Program, Fail
         Target::McpStdio { .. }
         | Target::McpHttp { .. }
         | Target::Files { .. }
-        | Target::Person => {
+        | Target::Person
+        | Target::Client => {
             Err(refused(Code::SandboxUnavailable, "shell/run is not a command".to_owned()))
         }
     }

@@ -254,6 +254,9 @@ fn check_servers(
         }
         if matches!(server.connector, Connector::Files | Connector::Person) {
             findings.add(name, Health::Good, format!("tools of Windlass: {}", server.tools.len()));
+        } else if server.connector == Connector::Client {
+            let message = format!("tools that only coding agents have: {}", server.tools.len());
+            findings.add(name, Health::Good, message);
         } else if server.connector == Connector::Command {
             findings.add(name, Health::Good, format!("{} commands", server.tools.len()));
         } else if let Some(connectors) = &connectors {

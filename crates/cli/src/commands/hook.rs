@@ -101,13 +101,19 @@ fn judge(named: Option<&Path>, event: &HookEvent) -> Result<HookOutput, Failure>
     let store: Arc<dyn windlass_store::Store> = Arc::new(project.store(&config)?);
     let gateway =
         project.client_gateway(&files, &config, Arc::clone(&supervisor), Arc::clone(&store))?;
-    let sessions = sessions_of(&project, store)?;
+    let sessions = sessions_of(&project, Arc::clone(&store))?;
     let root = text_of(project.workspace())?;
     let binary = match supervisor.confinement_of(cell::SERVER, cell::TOOL, "") {
         Some(_) => Some(own_path()?),
         None => None,
     };
-    let surroundings = ProjectSurroundings { project: &project, supervisor: &supervisor };
+    let surroundings = ProjectSurroundings {
+        project: &project,
+        supervisor: &supervisor,
+        store: &store,
+        root: &root,
+        cell: binary.as_deref(),
+    };
     let guard = Guard {
         gateway: &gateway,
         sessions: &sessions,
@@ -148,7 +154,7 @@ pub fn sessions_of(
 }
 
 /// The path of this program.
-fn own_path() -> Result<String, Failure> {
+pub fn own_path() -> Result<String, Failure> {
     let path = std::env::current_exe().map_err(|error| Failure::of(Code::Internal, &error))?;
     text_of(&path)
 }
@@ -158,7 +164,7 @@ fn own_path() -> Result<String, Failure> {
 fn on_hold(event: &HookEvent) -> HoldAnswer {
     let asks = matches!(
         event.permission_mode.as_deref(),
-        None | Some("default" | "acceptEdits" | "plan" | "bypassPermissions")
+        None | Some("default" | "acceptEdits" | "auto" | "plan" | "bypassPermissions")
     );
     let entry = std::env::var("CLAUDE_CODE_ENTRYPOINT").ok();
     match (event.client, entry.as_deref()) {

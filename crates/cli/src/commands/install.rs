@@ -8,8 +8,8 @@ mod trusting;
 use std::path::{Path, PathBuf};
 
 use windlass_hooks::{
-    Client, Content, InstallError, Removal, Trust, install as installed_bytes,
-    uninstall as removal_of,
+    Client, Content, InstallError, Removal, Scope, Trust, folder_trust_file,
+    install as installed_bytes, uninstall as removal_of,
 };
 use windlass_kernel::Code;
 
@@ -17,7 +17,7 @@ use self::place::Place;
 use self::show::{describe, show};
 use self::trusting::Trusting;
 use crate::args::Install;
-use crate::client_file::ClientFile;
+use crate::client_file::{ClientFile, folder_of};
 use crate::commands::confirm;
 use crate::failure::{CommandResult, Failure};
 use crate::installed::{self, Installation, InstalledFile};
@@ -64,9 +64,13 @@ pub fn install(named: Option<&Path>, options: &Install, output: &Output) -> Comm
         return Err(Failure::new(Code::ConfigInvalid, message)
             .hint("take that setting out, then run the command again"));
     }
-    let mut trust = match place.client {
-        Client::Codex => Some(Trusting::find(&place, &path, &content)?),
-        Client::Claude | Client::Gemini | Client::OpenCode => None,
+    let mut trust = match (place.client, place.scope) {
+        (Client::Codex, _) => Some(Trusting::find(&place, &path, &content)?),
+        (Client::Gemini, Scope::Project) => {
+            changes.push(trusted_folder(&place, &mut record, old.as_ref())?);
+            None
+        }
+        (Client::Gemini, Scope::User) | (Client::Claude | Client::OpenCode, _) => None,
     };
     if let (Some(trust), Some(hooks)) = (&mut trust, changes.first()) {
         trust.keep(&mut record, old.as_ref(), hooks)?;
@@ -103,6 +107,19 @@ pub fn install(named: Option<&Path>, options: &Install, output: &Output) -> Comm
     say(&place, &changes, trust.as_ref(), &said, output)
 }
 
+/// Tells Gemini CLI to trust the project's folder: in others it starts no hooks.
+fn trusted_folder(
+    place: &Place,
+    record: &mut Installation,
+    old: Option<&Installation>,
+) -> Result<Change, Failure> {
+    let folder = place.root_text()?;
+    let trust = Trust { hooks: Vec::new(), project: Some(folder.to_owned()) };
+    let file = folder_trust_file(folder);
+    let path = folder_of(file.root, &place.root)?.join(file.path);
+    add(record, old, ClientFile::read(&path, None)?, &file.content, Some(trust))
+}
+
 /// Adds our part to a file and to the record of the installation.
 fn add(
     record: &mut Installation,
@@ -113,7 +130,8 @@ fn add(
 ) -> Result<Change, Failure> {
     let after = installed_bytes(content, file.bytes.as_deref());
     let after = after.map_err(|error| refused(&file.path, record.client, &error))?;
-    let before = original(old, &file)?;
+    let part = if trust.is_some() { Installation::trust } else { Installation::hooks };
+    let before = original(old, part, &file)?;
     record.files.push(InstalledFile {
         path: file.path.clone(),
         before: before.map(|bytes| text_of(&bytes)).transpose()?,
@@ -240,18 +258,19 @@ fn forget(place: &Place, old: Option<&Installation>) -> Result<(), Failure> {
     installed::remove(&place.state, place.client, place.scope)
 }
 
-/// Fails if the hooks were installed into another file, such as that of another user's folder of the client.
+/// Fails if the hooks were installed into another file, because a variable names another folder of the client now.
 fn require_same_place(
     place: &Place,
     old: Option<&Installation>,
     path: &Path,
 ) -> Result<(), Failure> {
-    let Some(old) = old.filter(|old| old.file(path).is_none()) else { return Ok(()) };
-    let elsewhere = old.files.first().map(|file| file.path.display().to_string());
+    // A project may have been moved, and its file with it.
+    let old = old.filter(|_| place.scope == Scope::User).and_then(Installation::hooks);
+    let Some(old) = old.filter(|old| old.path != path) else { return Ok(()) };
     let message = format!(
         "the hooks of {} are installed in `{}`, not in `{}`",
         place.client.as_str(),
-        elsewhere.unwrap_or_default(),
+        old.path.display(),
         path.display()
     );
     let (client, scope) = (place.client.as_str(), place.scope.as_str());
@@ -260,10 +279,13 @@ fn require_same_place(
 }
 
 /// What a file is without our hooks, to be given back when they are taken out.
-fn original(old: Option<&Installation>, file: &ClientFile) -> Result<Option<Vec<u8>>, Failure> {
-    let Some((old, recorded)) = old.and_then(|old| Some((old, old.file(&file.path)?))) else {
-        return Ok(file.bytes.clone());
-    };
+fn original(
+    old: Option<&Installation>,
+    part: fn(&Installation) -> Option<&InstalledFile>,
+    file: &ClientFile,
+) -> Result<Option<Vec<u8>>, Failure> {
+    let recorded = old.and_then(|old| Some((old, part(old)?)));
+    let Some((old, recorded)) = recorded else { return Ok(file.bytes.clone()) };
     if file.bytes.as_deref() == Some(recorded.installed.as_bytes()) {
         return Ok(recorded.before.clone().map(String::into_bytes));
     }
@@ -295,9 +317,9 @@ fn left(removal: Removal, now: &[u8]) -> Option<Vec<u8>> {
 }
 
 fn removal(place: &Place, old: &Installation, recorded: &InstalledFile) -> Result<Change, Failure> {
-    let file = match recorded.trust {
-        Some(_) => ClientFile::read(&recorded.path, None)?,
-        None => place.read(&recorded.path)?,
+    let file = match (&recorded.trust, place.scope) {
+        (None, Scope::Project) => place.read(&place.hook_file()?.0)?,
+        (Some(_), _) | (None, Scope::User) => ClientFile::read(&recorded.path, None)?,
     };
     let after = without_ours(old, recorded, &file)?;
     Ok(Change::new(file, after))

@@ -16,12 +16,14 @@ use windlass_store::Store;
 use windlass_views::RunSummary;
 
 use crate::args::{AllowAll, SessionCommand};
-use crate::commands::hook::sessions_of;
+use crate::commands::hook::{own_path, sessions_of};
 use crate::commands::{cell, session_rewind};
 use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, Style, sanitize};
 use crate::people::AccountPeople;
 use crate::project::Project;
+use crate::session_surroundings::{text_of as text_of_path, watched_since};
+use crate::session_transcripts::{self, Histories, TranscriptCheck};
 
 /// The most sessions that are looked through.
 const SESSIONS_MAX: usize = 10_000;
@@ -280,9 +282,60 @@ pub fn open_sessions(project: &Project) -> Result<Sessions, Failure> {
     sessions_of(project, store)
 }
 
+/// Compares the clients' own records with the journal.
 fn check(project: &Project, named: Option<&str>, output: &Output) -> CommandResult {
-    let _ = (project, named, output);
-    Ok(0)
+    let runs = project.runs()?;
+    let only = named.map(|name| find(&runs, Some(name))).transpose()?;
+    let project = match &only {
+        Some(found) => &Project::of_session(Some(&project.root), Path::new(&found.folder))?,
+        None => project,
+    };
+    let supervisor = project.supervisor(&project.files()?)?;
+    let root = text_of_path(project.workspace())?;
+    let binary = match supervisor.confinement_of(cell::SERVER, cell::TOOL, "") {
+        Some(_) => Some(own_path()?),
+        None => None,
+    };
+    let check = TranscriptCheck { supervisor: &supervisor, root: &root, cell: binary.as_deref() };
+    let histories = Histories::new(&runs, None);
+    let mut values = Vec::new();
+    let mut rows = Vec::new();
+    for client in Client::ALL {
+        let since = watched_since(project, client, &runs)?;
+        for found in session_transcripts::find(client, Path::new(&root), since) {
+            let is_other = |only: &Found| only.client != client || only.id != found.session;
+            if only.as_ref().is_some_and(is_other) {
+                continue;
+            }
+            let unguarded = check.unguarded(client, &found, &histories)?;
+            for one in &unguarded {
+                rows.push(vec![
+                    ("UNGUARDED".to_owned(), Some(Style::Bad)),
+                    (client.as_str().to_owned(), None),
+                    (sanitize(&one.session), None),
+                    (sanitize(&one.tool), None),
+                    (sanitize(one.id.as_deref().unwrap_or_default()), Some(Style::Faint)),
+                ]);
+            }
+            values.push(json!({
+                "client": client.as_str(),
+                "session": found.session,
+                "incomplete": found.transcript.is_incomplete,
+                "unguarded": unguarded,
+            }));
+        }
+    }
+    if output.json {
+        output.value(&values)?;
+    } else if rows.is_empty() {
+        output.line(&format!("every use of a tool in {} sessions is on record", values.len()));
+    } else {
+        output.table(&["", "CLIENT", "SESSION", "TOOL", "ID"], &rows);
+    }
+    if only.as_ref().is_none_or(|only| only.client == Client::OpenCode) {
+        output.note("OpenCode keeps its sessions in a database, which is not compared");
+    }
+    Ok(u8::from(!rows.is_empty()))
 }
 
 /// Grants a session everything for some minutes.
@@ -383,7 +436,11 @@ fn text_of(note: &SessionNote) -> String {
             format!("the policy changed from {from} to {to}")
         }
         SessionNote::Rewound { number, by, reason, .. } => {
-            format!("{by} brought the files back to prompt {number}: {}", shortened(reason))
+            let place = match number {
+                0 => "how they were before the rewind".to_owned(),
+                number => format!("prompt {number}"),
+            };
+            format!("{by} brought the files back to {place}: {}", shortened(reason))
         }
     }
 }

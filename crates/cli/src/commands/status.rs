@@ -1,17 +1,18 @@
 //! `windlass status`: shows the state of runs.
 
 use serde_json::{Value, json};
-use windlass_journal::RunFilter;
+use windlass_journal::{RunFilter, Runs};
 use windlass_kernel::State;
 use windlass_kernel::run::plan::{BudgetedResource, Phase, RunOutcome, Trigger};
 use windlass_kernel::run::{
-    Change, MeasuringFiles, PhaseState, PhaseStatus, Resolution, Run, VoteDecision,
+    Change, MeasuringFiles, PhaseState, PhaseStatus, Resolution, Run, RunName, VoteDecision,
 };
+use windlass_runtime::{Clock as _, SystemClock, grants_of_everything};
 use windlass_views::RunSummary;
 
 use crate::args::Status;
 use crate::commands::{metrics, transcript};
-use crate::failure::{CommandResult, exit_of};
+use crate::failure::{CommandResult, Failure, exit_of};
 use crate::installed;
 use crate::output::{Output, Style, sanitize};
 use crate::project::Project;
@@ -19,6 +20,7 @@ use crate::project::Project;
 /// Shows one run, or the runs of the project.
 pub fn run(project: &Project, options: &Status, output: &Output) -> CommandResult {
     let runs = project.runs()?;
+    tell_open_glass(&runs, output)?;
     if options.metrics {
         return metrics::run(project, &runs, output);
     }
@@ -87,6 +89,20 @@ pub fn run(project: &Project, options: &Status, output: &Output) -> CommandResul
         output.note(&format!("{word} {problem}"));
     }
     Ok(code)
+}
+
+/// Says which sessions may use every tool.
+fn tell_open_glass(runs: &Runs, output: &Output) -> Result<(), Failure> {
+    for (terms, decided) in grants_of_everything(runs.store(), SystemClock.now())? {
+        let session = terms.run.map(|run| RunName::of(run).to_string()).unwrap_or_default();
+        output.note(&format!(
+            "{session} may use every tool until {}: {} allowed it ({})",
+            terms.until,
+            sanitize(&decided.by.name),
+            sanitize(&decided.reason)
+        ));
+    }
+    Ok(())
 }
 
 fn row(run: &RunSummary, live: bool) -> Vec<(String, Option<Style>)> {

@@ -70,13 +70,25 @@ pub fn problems(project: &Project) -> Vec<Problem> {
     all(project).into_iter().filter_map(|checked| checked.problem).collect()
 }
 
-/// What is wrong with the installation of a client that is recorded in a state folder. Reads one record and the files
-/// that it names.
-#[cfg_attr(not(test), expect(dead_code, reason = "`hook` will use it"))]
-pub fn problem_of(state: &Path, client: Client) -> Option<String> {
+/// What is wrong with the installation of a client that is recorded in a state folder, for sessions in `project`. Reads
+/// one record and the client's settings.
+pub fn problem_of(state: &Path, client: Client, project: &Path) -> Option<String> {
     let scopes = [Scope::Project, Scope::User].into_iter();
-    let mut found = scopes.filter_map(|scope| checked(state, client, scope, None)?.problem);
+    let mut found =
+        scopes.filter_map(|scope| checked(state, client, scope, Some(project))?.problem);
     found.next().map(|problem| problem.to_string())
+}
+
+/// What in a file of settings switches the hooks of a client off.
+pub fn switched_off(client: Client, path: &Path) -> Option<String> {
+    let binary = Binary::new(&std::env::current_exe().ok()?.display().to_string()).ok()?;
+    let content = plan(client, Scope::Project, &binary).into_iter().next()?.content;
+    match state(&content, bytes_of(path).ok()?.as_deref()) {
+        InstallState::Disabled { reason } => Some(format!("`{}`: {reason}", path.display())),
+        InstallState::Installed | InstallState::Missing { .. } | InstallState::Changed { .. } => {
+            None
+        }
+    }
 }
 
 /// Checks one installation; nothing if there is none. In a `project`, settings of others are looked at, too.
@@ -86,7 +98,7 @@ fn checked(state: &Path, client: Client, scope: Scope, project: Option<&Path>) -
         Ok(None) => None,
         Ok(Some(record)) => {
             let reason = reason_of(&record).or_else(|| disabled_elsewhere(&record, project?));
-            let path = record.files.first().map(|file| file.path.clone());
+            let path = record.hooks().map(|file| file.path.clone());
             Some(Checked { client, scope, path, problem: reason.and_then(problem) })
         }
         Err(failure) => {
@@ -103,8 +115,7 @@ fn reason_of(record: &Installation) -> Option<String> {
     if let Some(reason) = record.files.iter().find_map(|file| reason_of_file(record, file)) {
         return Some(reason);
     }
-    let trusted = record.files.iter().any(|file| file.trust.is_some());
-    (record.client == Client::Codex && !trusted)
+    (record.client == Client::Codex && record.trust().is_none())
         .then(|| "Codex does not trust them, and skips them without a word".to_owned())
 }
 
@@ -221,12 +232,12 @@ mod tests {
     fn hooks_that_are_not_as_installed_are_a_problem() {
         for client in [Client::Claude, Client::Gemini, Client::OpenCode] {
             let folder = tempfile::tempdir().unwrap();
-            let problem = || problem_of(folder.path(), client);
+            let problem = || problem_of(folder.path(), client, folder.path());
             assert_eq!(problem(), None);
             let (record, path) = installed(client, folder.path());
             let written = record.files[0].installed.clone();
             assert_eq!(problem(), None);
-            assert_eq!(problem_of(folder.path(), Client::Codex), None);
+            assert_eq!(problem_of(folder.path(), Client::Codex, folder.path()), None);
             std::fs::remove_file(&path).unwrap();
             assert!(problem().unwrap().contains("is gone"), "{:?}", problem());
             for text in ["", "{}", "{", "\u{1b}[2J", &written.replace("30", "9")] {
@@ -251,7 +262,7 @@ mod tests {
         for (client, expected) in [(Client::Claude, false), (Client::Codex, true)] {
             let folder = tempfile::tempdir().unwrap();
             let (mut record, path) = installed(client, folder.path());
-            assert_eq!(problem_of(folder.path(), client).is_some(), expected);
+            assert_eq!(problem_of(folder.path(), client, folder.path()).is_some(), expected);
             let config = folder.path().join("config.toml");
             let hook = HookTrust { key: "k".to_owned(), hash: "h".to_owned() };
             let trust = Trust { hooks: vec![hook], project: None };
@@ -266,10 +277,10 @@ mod tests {
                 });
                 super::super::write(folder.path(), &record).unwrap();
             }
-            assert_eq!(problem_of(folder.path(), client), None);
+            assert_eq!(problem_of(folder.path(), client, folder.path()), None);
             let more = record.files[0].installed.replacen('{', "{\"description\": \"x\",", 1);
             std::fs::write(&path, more).unwrap();
-            let found = problem_of(folder.path(), client);
+            let found = problem_of(folder.path(), client, folder.path());
             assert_eq!(found.is_some(), expected, "{found:?}");
         }
     }

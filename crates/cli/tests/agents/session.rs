@@ -75,7 +75,9 @@ pub fn configure(lab: &Lab) {
 /// The client, to be started by a person in the repository.
 pub fn client(lab: &Lab) -> Command {
     let windlass = lab.command(&[]);
-    let mut command = Command::new(lab.clients().join(".bin").join(lab.kind.program));
+    // A client that waits for something is a failure, with all that it has said.
+    let mut command = Command::new("timeout");
+    command.arg("120").arg(lab.clients().join(".bin").join(lab.kind.program));
     lab.repo.place.settle(&mut command);
     command.envs(windlass.get_envs().filter_map(|(name, value)| Some((name, value?))));
     match lab.kind.name {
@@ -88,8 +90,9 @@ pub fn client(lab: &Lab) -> Command {
             .env("IS_SANDBOX", "1"),
         "codex" => command.args(["exec", "--json", "go on"]),
         "gemini" => command
-            .args(["-p", "go on", "--approval-mode", "yolo", "--skip-trust"])
-            .args(["--output-format", "stream-json"])
+            .args(["-p", "go on", "--approval-mode", "yolo", "--model", "gemini-2.5-pro"])
+            .args(["--output-format", "stream-json", "--skip-trust"])
+            // It then reads its settings before it knows of `--skip-trust`, as in a folder that it does not trust.
             .env("GEMINI_CLI_NO_RELAUNCH", "true"),
         "opencode" => command
             .args(["run", "--format", "json", "go on"])
@@ -97,8 +100,9 @@ pub fn client(lab: &Lab) -> Command {
             .env("OPENCODE_DISABLE_AUTOUPDATE", "1")
             .env("OPENCODE_DISABLE_DEFAULT_PLUGINS", "1")
             .env("OPENCODE_DISABLE_LSP_DOWNLOAD", "1")
-            // Nothing listens there.
-            .env("npm_config_registry", "http://127.0.0.1:9"),
+            // Nothing listens there, and it need not be tried again.
+            .env("npm_config_registry", "http://127.0.0.1:9")
+            .env("npm_config_fetch_retries", "0"),
         name => panic!("{name}"),
     };
     command

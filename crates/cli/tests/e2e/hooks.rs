@@ -60,7 +60,10 @@ fn a_use_of_a_tool_is_one_call_from_its_question_to_its_report() {
     let place = Place::with_project();
     let input = json!({ "command": "git status", "description": "look" });
     let allowed = before(&place, "toolu_1", "Bash", &input).exit(0);
-    assert_eq!((allowed.text(), allowed.stderr.as_str()), ("", ""));
+    assert_eq!(allowed.stderr, "");
+    let answer = &allowed.json()["hookSpecificOutput"];
+    assert_eq!(answer["permissionDecision"], "allow");
+    assert_eq!(answer["updatedInput"]["description"], "look");
     let [(id, state)] = &calls(&place)[..] else { panic!("one call") };
     assert_eq!(state, "EXECUTING");
     after(&place, "toolu_1", "Bash", &input).exit(0);
@@ -155,7 +158,7 @@ fn a_session_is_a_run_with_its_prompts_and_its_end() {
 fn what_was_made_without_asking_is_told() {
     let place = Place::with_project();
     let outcome = after(&place, "toolu_9", "Bash", &json!({ "command": "git status" })).exit(0);
-    assert!(outcome.text().contains("no record"), "{outcome}");
+    assert!(outcome.text().contains("UNGUARDED"), "{outcome}");
     let runs = place.run(&["status", "--json"]).exit(0).json();
     let id = text_of(&runs[0], "trace_id");
     place.run(&["trace", "log", &id, "--artifacts"]).exit(0).says("unguarded");

@@ -1,6 +1,6 @@
 //! `windlass install` and `windlass uninstall`: hooks in the settings of coding agents.
 
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;
 
 use serde_json::{Value, json};
@@ -65,10 +65,16 @@ fn hooks_come_and_go_without_a_trace() {
         for scope in SCOPES {
             let path = file(&place, client, scope);
             let folder = path.parent().unwrap();
-            install(&place, client, &[scope]).exit(0).quiet().says("installed").says("+");
+            let outcome = install(&place, client, &[scope]).exit(0).says("installed").says("+");
+            match (client, scope) {
+                ("gemini", "--user") => outcome.warns("told not to trust"),
+                _ => outcome.quiet(),
+            };
             let written = read(&path);
             assert!(written.contains(env!("CARGO_BIN_EXE_windlass")), "{written}");
-            install(&place, client, &[scope]).exit(0).quiet().says("nothing to change");
+            let trust = place.home().join(".gemini/trustedFolders.json");
+            assert_eq!(trust.exists(), (client, scope) == ("gemini", "--project"));
+            install(&place, client, &[scope]).exit(0).says("nothing to change");
             assert_eq!(read(&path), written);
             uninstall(&place, client, &[scope]).exit(0).quiet().says("taken out");
             assert!(!path.exists() && !folder.exists(), "{client} {scope}");
@@ -164,15 +170,19 @@ fn settings_that_are_damaged_or_switch_hooks_off_are_left_alone() {
         }
     }
     // A setting elsewhere can switch them off, too.
-    for (scope, other) in [
-        ("--project", place.home().join(".claude/settings.json")),
-        ("--user", place.work().join(".claude/settings.local.json")),
-        ("--project", place.work().join(".claude/settings.local.json")),
+    for (client, other, text) in [
+        ("claude", place.home().join(".claude/settings.json"), "{\"disableAllHooks\": true}"),
+        ("claude", place.work().join(".claude/settings.local.json"), "{\"disableAllHooks\": true}"),
+        (
+            "gemini",
+            place.home().join(".gemini/settings.json"),
+            "{\"hooksConfig\":{\"enabled\":false}}",
+        ),
     ] {
-        write(&other, "{\"disableAllHooks\": true}");
-        let outcome = install(&place, "claude", &["--project"]);
+        write(&other, text);
+        let outcome = install(&place, client, &["--project"]);
         outcome.fails_with(2, "CONFIG_INVALID").warns(&other.display().to_string());
-        assert!(!file(&place, "claude", scope).is_symlink());
+        assert!(!file(&place, client, "--project").exists());
         std::fs::remove_file(&other).unwrap();
     }
     assert_eq!(records(&place.state()), Vec::<String>::new());
@@ -360,6 +370,28 @@ fn the_variable_of_a_client_names_its_folder() {
 }
 
 #[test]
+fn a_project_that_was_moved_keeps_its_hooks() {
+    let place = place();
+    let path = file(&place, "claude", "--project");
+    write(&path, "{\"model\": \"x\"}\n");
+    install(&place, "claude", &[]).exit(0);
+    let moved = place.base().join("moved");
+    std::fs::rename(place.work(), &moved).unwrap();
+    let run = |line: &[&str]| {
+        let mut command = place.command(line);
+        command.current_dir(&moved);
+        crate::harness::finish(command, &[])
+    };
+    std::fs::create_dir(place.work()).unwrap();
+    run(&["state", "move"]).exit(0);
+    run(&["status"]).exit(0).warns("is gone");
+    run(&["install", "claude", "--yes"]).exit(0).says("nothing to change");
+    run(&["status", "--json"]).exit(0).quiet();
+    run(&["uninstall", "claude", "--yes"]).exit(0).says("taken out");
+    assert_eq!(read(&moved.join(".claude/settings.json")), "{\"model\": \"x\"}\n");
+}
+
+#[test]
 fn what_an_agent_could_replace_is_told() {
     let place = place();
     let copy = place.work().join("windlass");
@@ -409,6 +441,11 @@ fn codex_is_told_to_trust_the_hooks() {
             place.run(&["status", "--json"]).exit(0).quiet();
             // Without trust the hooks are skipped.
             write(&config, &trusted.replacen("sha256:", "sha256:0", 1));
+            place.run(&["status"]).exit(0).warns("hooks of codex").warns("what is trusted");
+            match before {
+                Some(before) => write(&config, before),
+                None => std::fs::remove_file(&config).unwrap(),
+            }
             place.run(&["status"]).exit(0).warns("hooks of codex");
             install(&place, "codex", &[scope]).exit(0).says("installed");
             assert_eq!(read(&config), trusted);

@@ -42,6 +42,7 @@ mod scenarios;
 mod seal_scenarios;
 mod secrets;
 mod server_sandbox;
+mod sessions;
 mod snapshot;
 mod state;
 mod tamper;

@@ -72,10 +72,16 @@ pub enum Content {
     },
     /// Trust in hooks of Codex.
     Trust(Trust),
+    /// Trust of Gemini CLI in a project's folder.
+    FolderTrust(String),
 }
 
 /// The user's folder of Codex.
 const CODEX_HOME: Root = Root::User { variable: "CODEX_HOME", below: "", in_home: ".codex" };
+
+/// The user's folder of Gemini CLI.
+const GEMINI_HOME: Root =
+    Root::User { variable: "GEMINI_CLI_HOME", below: ".gemini", in_home: ".gemini" };
 
 /// The files that have a client's hooks.
 ///
@@ -99,9 +105,7 @@ pub fn plan(client: Client, scope: Scope, binary: &Binary) -> Vec<HookFile> {
             (user("CLAUDE_CONFIG_DIR", "", ".claude"), "settings.json")
         }
         (Scope::User, Client::Codex) => (CODEX_HOME, "hooks.json"),
-        (Scope::User, Client::Gemini) => {
-            (user("GEMINI_CLI_HOME", ".gemini", ".gemini"), "settings.json")
-        }
+        (Scope::User, Client::Gemini) => (GEMINI_HOME, "settings.json"),
         (Scope::User, Client::OpenCode) => {
             (user("XDG_CONFIG_HOME", "opencode", ".config/opencode"), "plugin/windlass.js")
         }
@@ -113,4 +117,11 @@ pub fn plan(client: Client, scope: Scope, binary: &Binary) -> Vec<HookFile> {
 #[must_use]
 pub fn trust_file(trust: Trust) -> HookFile {
     HookFile { root: CODEX_HOME, path: "config.toml", content: Content::Trust(trust) }
+}
+
+/// The file in which Gemini CLI keeps its trust in folders. It starts hooks in trusted folders only.
+#[must_use]
+pub fn folder_trust_file(folder: &str) -> HookFile {
+    let content = Content::FolderTrust(folder.to_owned());
+    HookFile { root: GEMINI_HOME, path: "trustedFolders.json", content }
 }

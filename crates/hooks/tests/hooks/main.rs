@@ -7,6 +7,7 @@
 )]
 
 mod answers;
+mod damaged_transcripts;
 mod events;
 mod fixtures;
 mod inputs;
@@ -17,3 +18,5 @@ mod properties;
 mod readers;
 mod recognition;
 mod table;
+mod transcript_places;
+mod transcripts;

@@ -1,7 +1,8 @@
-//! Trust in hooks of Codex.
+//! Trust in hooks of Codex, and of Gemini CLI in folders.
 
 use windlass_hooks::{
-    Content, HookTrust, InstallState, Removal, Trust, install, state, trust_file, uninstall,
+    Content, HookTrust, InstallState, Removal, Trust, folder_trust_file, install, state,
+    trust_file, uninstall,
 };
 
 use crate::installed;
@@ -145,4 +146,43 @@ fn the_project_of_the_hooks_is_trusted_with_them() {
     let InstallState::Disabled { .. } = state(&content, Some(refused.as_bytes())) else { panic!() };
     let error = install(&content, Some(b"projects = {}\n")).unwrap_err().to_string();
     assert!(error.contains("`projects` is not a table with a header"), "{error}");
+}
+
+#[test]
+fn a_folder_of_gemini_is_trusted() {
+    let content = folder_trust_file("/a/b").content;
+    let ours = "{\n  \"/a/b\": \"TRUST_FOLDER\"\n}\n";
+    let without = |now: &str, before: Option<&str>| {
+        uninstall(&content, now.as_bytes(), before.map(str::as_bytes), b"else").unwrap()
+    };
+    let missing = InstallState::Missing { events: vec!["/a/b".to_owned()] };
+    for before in [None, Some("")] {
+        assert_eq!(install(&content, before.map(str::as_bytes)).unwrap(), ours.as_bytes());
+        assert_eq!(state(&content, before.map(str::as_bytes)), missing);
+    }
+    assert_eq!(without(ours, None), Removal::Delete);
+    assert_eq!(without(ours, Some("")), Removal::Write(Vec::new()));
+    for before in ["{}", "{ // mine\n  \"/c\": \"DO_NOT_TRUST\"\n}\n", "{\"/c\":\"TRUST_PARENT\"}"]
+    {
+        let after = installed(&content, before);
+        assert_eq!(installed(&content, &after), after);
+        assert_eq!(state(&content, Some(after.as_bytes())), InstallState::Installed);
+        assert_eq!(without(&after, Some(before)), Removal::Write(before.as_bytes().to_vec()));
+    }
+    // What was there before stays, and what somebody has decided against is not decided anew.
+    for kept in [ours, "{\"/a/b\": \"TRUST_PARENT\"}"] {
+        assert_eq!(installed(&content, kept), kept);
+        assert_eq!(without(kept, Some(kept)), Removal::Unchanged);
+        assert_eq!(state(&content, Some(kept.as_bytes())), InstallState::Installed);
+    }
+    let refused = ours.replace("TRUST_FOLDER", "DO_NOT_TRUST");
+    let error = install(&content, Some(refused.as_bytes())).unwrap_err().to_string();
+    assert!(error.contains("line 2, column 11: Gemini CLI is told not to trust"), "{error}");
+    let InstallState::Disabled { .. } = state(&content, Some(refused.as_bytes())) else { panic!() };
+    for damaged in ["[]", "{", "\"x\""] {
+        assert!(install(&content, Some(damaged.as_bytes())).is_err());
+        let InstallState::Changed { .. } = state(&content, Some(damaged.as_bytes())) else {
+            panic!()
+        };
+    }
 }

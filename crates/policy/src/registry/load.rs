@@ -58,6 +58,7 @@ enum RawConnector {
     Command,
     Files,
     Person,
+    Client,
 }
 
 #[derive(Deserialize)]
@@ -245,9 +246,10 @@ fn server(name: &Spanned<String>, raw: RawServer) -> Result<Server, RegistryErro
         }
         (RawConnector::Files, None, None, None) if raw.env.is_empty() => Connector::Files,
         (RawConnector::Person, None, None, None) if raw.env.is_empty() => Connector::Person,
-        (RawConnector::Files | RawConnector::Person, ..) => {
+        (RawConnector::Client, None, None, None) if raw.env.is_empty() => Connector::Client,
+        (RawConnector::Files | RawConnector::Person | RawConnector::Client, ..) => {
             return Err(error(
-                "connectors `files` and `person` allow none of `command`, `url`, `bearer_env`, `env`",
+                "connectors `files`, `person` and `client` allow none of `command`, `url`, `bearer_env`, `env`",
             ));
         }
     };

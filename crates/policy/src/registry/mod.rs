@@ -92,6 +92,8 @@ pub enum Connector {
     Files,
     /// A person: a call is a question, and the reason of whoever approves it is its result.
     Person,
+    /// The client of a coding agent, which alone can make the calls: they are judged and recorded in its sessions.
+    Client,
 }
 
 impl Connector {

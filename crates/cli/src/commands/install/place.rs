@@ -41,6 +41,13 @@ impl Place {
         Ok(Self { client, scope, root, state, project, binary: binary(client)? })
     }
 
+    /// The project's folder as clients name it.
+    pub fn root_text(&self) -> Result<&str, Failure> {
+        self.root.to_str().ok_or_else(|| {
+            Failure::new(Code::FileUnreadable, "the path of the project is not UTF-8")
+        })
+    }
+
     /// The client's file that has the hooks, and what is written into it.
     pub fn hook_file(&self) -> Result<(PathBuf, Content), Failure> {
         let file = plan(self.client, self.scope, &self.binary).into_iter().next();
@@ -79,6 +86,12 @@ impl Place {
                 "`{}` lies in a folder for temporary files; when it is gone, no hook can start",
                 binary.display()
             ));
+        }
+        if self.client == Client::Gemini && self.scope == Scope::User {
+            warnings.push(
+                "Gemini CLI starts no hooks in folders that it was told not to trust, and runs tools there unasked"
+                    .to_owned(),
+            );
         }
         let trusted = self.project.files().and_then(|files| self.project.require_trust(&files));
         if let Err(failure) = trusted {

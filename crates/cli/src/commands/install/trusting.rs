@@ -42,9 +42,7 @@ impl<'a> Trusting<'a> {
             | InstallState::Disabled { .. } => 0,
         };
         let project = match place.scope {
-            Scope::Project => Some(place.root.to_str().ok_or_else(|| {
-                Failure::new(Code::FileUnreadable, "the path of the project is not UTF-8")
-            })?),
+            Scope::Project => Some(place.root_text()?),
             Scope::User => None,
         };
         let (codex, project) = (Codex::find()?, project.map(str::to_owned));
@@ -87,7 +85,7 @@ impl<'a> Trusting<'a> {
         old: Option<&Installation>,
         hooks: &Change,
     ) -> Result<(), Failure> {
-        let trusted = old.and_then(|old| old.files.iter().find(|file| file.trust.is_some()));
+        let trusted = old.and_then(Installation::trust);
         let (Err(why), Some(trusted)) = (&self.codex, trusted) else { return Ok(()) };
         if !hooks.is_none() {
             let message = format!("Codex would skip the new hooks, and cannot be asked: {why}");
