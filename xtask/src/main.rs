@@ -6,6 +6,7 @@ mod check;
 mod clients;
 mod dependencies;
 mod generate;
+mod guards;
 mod memory;
 mod soak;
 mod tidy;
@@ -24,6 +25,8 @@ usage: cargo xtask COMMAND
                                   is a group or a part of a test's name; a failed pass is repeated
                                   with the printed `--seed SEED --scale N`
   clients                         install the coding agents that the stage `clients` drives
+  guards [--check]                measure how the hooks of these agents fail, and write docs/guards.md, or
+                                  fail if it is stale
   bench [ARGS]                    run the benchmarks
   fmt                             format all sources
   tidy                            check the rules that no compiler checks
@@ -71,6 +74,8 @@ fn run(root: &Path, arguments: &[&str]) -> Result<Option<()>> {
         ["check", "--fast"] => check::run(root, check::Selection::Fast),
         ["check", "--only", stage] => check::run(root, check::Selection::Only(stage)),
         ["clients"] => clients::install(root),
+        ["guards"] => guards::run(root, guards::Mode::Write),
+        ["guards", "--check"] => guards::run(root, guards::Mode::Check),
         ["soak", rest @ ..] => match soak::Options::parse(rest) {
             Some(options) => soak::run(root, &options),
             None => return Ok(None),

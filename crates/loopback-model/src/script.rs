@@ -91,6 +91,10 @@ pub struct Call {
     /// The arguments.
     #[serde(default = "no_input")]
     pub input: Value,
+    /// Numbers of the input that only the client knows, by field: each is taken from the latest result that has this
+    /// text, where it follows.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub numbers: BTreeMap<String, String>,
     /// The form of the call, in the protocols that have several.
     #[serde(default)]
     pub kind: CallKind,

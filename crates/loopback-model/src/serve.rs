@@ -205,11 +205,14 @@ impl Server {
         let tools = tools::offered(body);
         let transcript = wanted.protocol.transcript(body);
         let mut state = self.lock();
-        let Next { turns, answered_by, step } = if tools.is_empty() {
+        let Next { turns, answered_by, mut step } = if tools.is_empty() {
             Next { turns: 0, answered_by: AnsweredBy::Side, step: Step::say("side") }
         } else {
             state.progress.next(&self.script, &transcript)
         };
+        for call in &mut step.calls {
+            call.input = tools::with_numbers(call, &transcript.results);
+        }
         let id = format!("{}_{}", self.nonce, state.requests.len());
         let (answer, not_offered) = prepare(&wanted, &step, &tools, turns, id);
         let Transcript { system, user, results, .. } = transcript;

@@ -6,7 +6,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::script::{Call, CallKind};
-use crate::transcript::{list, string};
+use crate::transcript::{ToolResult, list, string};
 
 /// A tool that a client offers to the model.
 #[derive(Clone, Debug, Eq, PartialEq, Serialize)]
@@ -94,6 +94,21 @@ pub fn resolve(call: &Call, offered: &[OfferedTool], id: String) -> Option<Ready
         input: call.input.clone(),
         kind: call.kind,
     })
+}
+
+/// The input of a call with the numbers that results tell.
+pub fn with_numbers(call: &Call, results: &[ToolResult]) -> Value {
+    let mut input = call.input.clone();
+    for (field, before) in &call.numbers {
+        let after = results.iter().rev().find_map(|result| result.text.split_once(before.as_str()));
+        let digits: String = after
+            .map(|(_, rest)| rest.chars().take_while(char::is_ascii_digit).collect())
+            .unwrap_or_default();
+        if let (Some(fields), Ok(number)) = (input.as_object_mut(), digits.parse::<u64>()) {
+            fields.insert(field.clone(), number.into());
+        }
+    }
+    input
 }
 
 /// The offered tool whose name is `name`, or ends with it after `_` or another separator. Of several, the

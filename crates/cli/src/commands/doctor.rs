@@ -88,6 +88,10 @@ to let commands run in full cells:
 
 /// Checks the machine and the project, and prints what is wrong and how to fix it.
 pub fn run(named: Option<&Path>, options: &Doctor, output: &Output) -> CommandResult {
+    if let Some(clients) = &options.agents {
+        let clients: Vec<_> = clients.iter().map(|client| client.client()).collect();
+        return crate::guard_check::run(&clients, output);
+    }
     let mut findings = Findings(Vec::new());
     if find_program("bash").is_some() {
         findings.add("bash", Health::Good, "found");

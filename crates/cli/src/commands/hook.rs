@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use windlass_hooks::{Client, EVENT_BYTES_MAX, HookEvent, HookOutput, refuse_unreadable, render};
+use windlass_hooks::{
+    Client, EVENT_BYTES_MAX, EventKind, HookEvent, HookOutput, refuse_unreadable, render,
+};
 use windlass_kernel::Code;
 use windlass_kernel::run::SESSION_BUILTIN;
 use windlass_loops::{KnownNames, LoopFile};
@@ -30,6 +32,8 @@ const DEADLINE: Duration = Duration::from_secs(20);
 
 /// Whether an answer was given; there is one.
 static ANSWERED: AtomicBool = AtomicBool::new(false);
+/// Whether an agent is about to stop. One that may not goes on, and Codex lets it do so for ever: it is never refused.
+static STOPS: AtomicBool = AtomicBool::new(false);
 
 /// Reads an event from standard input, judges and records it, and answers. Returns the exit code.
 pub fn run(named: Option<&Path>, options: &Hook) -> u8 {
@@ -68,7 +72,8 @@ fn give(output: &HookOutput) -> Option<u8> {
         stdout.write_all(output.stdout.as_bytes())?;
         stdout.flush()
     };
-    Some(if printed().is_ok() { output.exit_code } else { 2 })
+    let code = if printed().is_ok() { output.exit_code } else { 2 };
+    Some(if code == 2 && STOPS.load(Ordering::SeqCst) { 1 } else { code })
 }
 
 fn answer(named: Option<&Path>, client: Option<Client>) -> Result<HookOutput, Failure> {
@@ -80,6 +85,14 @@ fn answer(named: Option<&Path>, client: Option<Client>) -> Result<HookOutput, Fa
         .map_err(|error| Failure::of(Code::FileUnreadable, &error))?;
     let event = HookEvent::parse(&bytes, client)
         .map_err(|error| Failure::of(Code::RequestInvalid, &error))?;
+    STOPS.store(
+        matches!(event.kind, EventKind::Stopped { .. } | EventKind::SubagentStopped),
+        Ordering::SeqCst,
+    );
+    judge(named, &event)
+}
+
+fn judge(named: Option<&Path>, event: &HookEvent) -> Result<HookOutput, Failure> {
     let project = Project::of_session(named, Path::new(&event.cwd))?;
     let files = project.files()?;
     let config = Project::config(&files)?;
@@ -109,7 +122,7 @@ fn answer(named: Option<&Path>, client: Option<Client>) -> Result<HookOutput, Fa
         policy_hash,
         cell: binary.as_deref(),
         limits: config.calls.limits(),
-        on_hold: on_hold(&event),
+        on_hold: on_hold(event),
         on_unguarded: match config.sessions.unguarded {
             Unguarded::Tell => OnUnguarded::Tell,
             Unguarded::Block => OnUnguarded::Block,
@@ -132,7 +145,7 @@ fn answer(named: Option<&Path>, client: Option<Client>) -> Result<HookOutput, Fa
             model: event.model.clone(),
         })
     };
-    let answer = guard.handle(&event, new).map_err(|error| Failure::of(error.code(), &error))?;
+    let answer = guard.handle(event, new).map_err(|error| Failure::of(error.code(), &error))?;
     Ok(render(event.client, &event.name, &answer))
 }
 

@@ -1,0 +1,83 @@
+//! Checks how the hooks of clients fail: with a scripted model, each installed client uses a tool while the guard
+//! fails in one way after another.
+
+mod cases;
+mod clients;
+mod report;
+mod stand_in;
+mod trial;
+
+use windlass_hooks::Client;
+
+use crate::agents::ClientProgram;
+use crate::failure::{CommandResult, Failure};
+use crate::output::Output;
+use crate::user_config::UserConfig;
+use cases::{CASES, WORKING};
+use report::{Level, Measured, Report, Verdict};
+use trial::Tried;
+
+/// Tries all failures with these clients, or with all if none is named, and prints what became of the tools.
+pub fn run(named: &[Client], output: &Output) -> CommandResult {
+    let user = UserConfig::load()?;
+    let mut reports = Vec::new();
+    let mut is_bad = false;
+    for client in Client::ALL {
+        if !named.is_empty() && !named.contains(&client) {
+            continue;
+        }
+        let config = user.agents.get(client.as_str()).cloned().unwrap_or_default();
+        let report = match ClientProgram::find(Some(client.as_str()), &config) {
+            Ok(program) => measure(client, &program, output)?,
+            Err(missing) => {
+                // Asked for by name, it is missed.
+                is_bad |= !named.is_empty();
+                let problem = format!("not installed: {missing}");
+                reports.push(Report { client, version: String::new(), measured: Err(problem) });
+                continue;
+            }
+        };
+        is_bad |= !matches!(report.level(), Some(Level::Closed | Level::Watched));
+        reports.push(report);
+    }
+    report::print(&reports, output)?;
+    Ok(u8::from(is_bad))
+}
+
+fn measure(client: Client, program: &ClientProgram, output: &Output) -> Result<Report, Failure> {
+    let version = windlass_agents::version_of(&program.path, &program.arguments);
+    let all = windlass_agents::all();
+    let known = all.iter().find(|known| known.name() == client.as_str());
+    let endpoint = known.map_or("", |known| known.api().endpoint.1);
+    let tried = Tried { client, program, endpoint };
+    let mut measured: Vec<Measured> = Vec::new();
+    let cases: Vec<_> = CASES
+        .iter()
+        .filter(|case| case.clients.contains(&client))
+        .filter(|case| {
+            std::env::var("GUARD_CASE")
+                .map_or(true, |only| only.split(',').any(|one| one == case.name))
+        })
+        .collect();
+    for (index, case) in cases.iter().enumerate() {
+        let one = tried.measure(case)?;
+        output.note(&format!(
+            "{client} {version}, {} of {}: {}: {}",
+            index + 1,
+            cases.len(),
+            case.what,
+            one.verdict.as_str(),
+            client = client.as_str(),
+        ));
+        if case.name == WORKING && one.verdict != Verdict::Works {
+            let problem = format!(
+                "the guard does not work with it even if nothing fails: {} {}",
+                one.verdict.as_str(),
+                one.detail
+            );
+            return Ok(Report { client, version, measured: Err(problem) });
+        }
+        measured.push(one);
+    }
+    Ok(Report { client, version, measured: Ok(measured) })
+}

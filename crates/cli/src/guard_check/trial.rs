@@ -1,0 +1,214 @@
+//! One failure, tried with one client.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use windlass_cell::Ending;
+use windlass_hooks::Client;
+use windlass_kernel::Code;
+use windlass_loopback_model::LoopbackModel;
+
+use super::cases::{Attempt, Case, Fault, HooksFault, ProgramFault, StateFault};
+use super::report::{Measured, Verdict};
+use super::{clients, stand_in};
+use crate::agents::ClientProgram;
+use crate::failure::Failure;
+use crate::scratch::{ScratchRepository, endpoint_like, start_model};
+
+/// How long a client may take.
+const TIMEOUT: Duration = Duration::from_secs(90);
+/// How long a client waits for a program that never answers, in seconds; as it is installed, it waits for 30.
+const SHORT_TIMEOUT_S: u64 = 3;
+/// The most of a message that is kept.
+const DETAIL_CHARS_MAX: usize = 300;
+
+/// A client and its program.
+#[derive(Clone, Copy)]
+pub struct Tried<'a> {
+    /// The client.
+    pub client: Client,
+    /// Its program.
+    pub program: &'a ClientProgram,
+    /// The usual address of its model.
+    pub endpoint: &'a str,
+}
+
+impl Tried<'_> {
+    /// Tries one case in a new repository.
+    pub fn measure(&self, case: &'static Case) -> Result<Measured, Failure> {
+        let began = Instant::now();
+        let folder = tempfile::Builder::new().prefix("windlass-guards-").tempdir();
+        let folder = folder.map_err(|error| Failure::of(Code::FileUnwritable, &error))?;
+        let scratch = ScratchRepository::create(folder.path(), &self.settings())?;
+        let model = start_model(&clients::script(self.client, case, &scratch.root))?;
+        let endpoint = endpoint_like(self.endpoint, &model);
+        let start = clients::start(self.client, case, &scratch, &endpoint)?;
+        let copy = folder.path().join("windlass");
+        copy_program(scratch.binary(), &copy)?;
+        self.install(case, &scratch, &copy)?;
+        self.break_guard(case, &scratch, &copy)?;
+        let leading = self.program.arguments.iter().map(String::as_str);
+        let arguments: Vec<&str> =
+            leading.chain(start.arguments.iter().map(String::as_str)).collect();
+        let ended = scratch.run(&self.program.path, &arguments, &start.variables, TIMEOUT)?;
+        if let Ok(to) = std::env::var("GUARD_DEBUG") {
+            drop(
+                std::process::Command::new("cp")
+                    .args(["-r", &folder.path().display().to_string(), &to])
+                    .status(),
+            );
+            clients::write(
+                Path::new(&to).join("stdout").as_path(),
+                &String::from_utf8_lossy(&ended.stdout),
+            )?;
+            clients::write(
+                Path::new(&to).join("stderr").as_path(),
+                &String::from_utf8_lossy(&ended.stderr),
+            )?;
+            clients::write(
+                Path::new(&to).join("requests").as_path(),
+                &serde_json::to_string_pretty(&model.requests()).unwrap_or_default(),
+            )?;
+        }
+        let has_run = clients::has_run(case.attempt, &scratch.root);
+        let verdict = verdict(case, has_run, &scratch)?;
+        let mut detail = told(&model);
+        if !matches!(ended.ending, Ending::Exited) {
+            detail = format!("the client did not end within {} seconds", TIMEOUT.as_secs());
+        } else if model.requests().is_empty() {
+            let stderr = String::from_utf8_lossy(&ended.stderr);
+            detail = format!("the model was not asked: {}", stderr.trim());
+        }
+        let detail = detail.chars().take(DETAIL_CHARS_MAX).collect();
+        Ok(Measured { case, verdict, detail, took: began.elapsed() })
+    }
+
+    /// The user's settings in the scratch repository: where the client is.
+    fn settings(&self) -> String {
+        let path = self.program.path.display().to_string();
+        let command: Vec<toml::Value> = [path]
+            .into_iter()
+            .chain(self.program.arguments.iter().cloned())
+            .map(toml::Value::from)
+            .collect();
+        let own = toml::Table::from_iter([("command".to_owned(), command.into())]);
+        let agents = toml::Table::from_iter([(self.client.as_str().to_owned(), own.into())]);
+        toml::Table::from_iter([("agents".to_owned(), toml::Value::from(agents))]).to_string()
+    }
+
+    /// Installs the hooks as a user does, with the copy as their program.
+    fn install(
+        &self,
+        case: &Case,
+        scratch: &ScratchRepository,
+        copy: &Path,
+    ) -> Result<(), Failure> {
+        let arguments = ["install", self.client.as_str(), "--project", "--yes"];
+        let ended = scratch.run(copy, &arguments, &[], TIMEOUT)?;
+        if !ended.status.is_some_and(|status| status.success()) {
+            let said = String::from_utf8_lossy(&ended.stderr).trim().to_owned();
+            return Err(Failure::new(Code::ConfigInvalid, format!("the hooks: {said}")));
+        }
+        if case.fault != Fault::Program(ProgramFault::Hangs) {
+            return Ok(());
+        }
+        let path = self.hook_file(scratch);
+        let text = std::fs::read_to_string(&path);
+        let text = text.map_err(|error| Failure::of(Code::FileUnreadable, &error))?;
+        let text = text
+            .replace("\"timeout\": 30", &format!("\"timeout\": {SHORT_TIMEOUT_S}"))
+            .replace("TIMEOUT_MS = 30_000", &format!("TIMEOUT_MS = {SHORT_TIMEOUT_S}_000"));
+        clients::write(&path, &text)
+    }
+
+    /// The file that has the hooks.
+    fn hook_file(&self, scratch: &ScratchRepository) -> PathBuf {
+        scratch.root.join(clients::hook_file(self.client))
+    }
+
+    /// Lets the guard fail as the case says.
+    fn break_guard(
+        &self,
+        case: &Case,
+        scratch: &ScratchRepository,
+        copy: &Path,
+    ) -> Result<(), Failure> {
+        let unwritable = |error: std::io::Error| Failure::of(Code::FileUnwritable, &error);
+        let real = scratch.binary();
+        let after_prompt = |line: &str| stand_in::act_after_prompt(copy, real, &scratch.root, line);
+        match case.fault {
+            Fault::Nothing | Fault::Options(_) => Ok(()),
+            Fault::Program(fault) => stand_in::replace(copy, real, fault),
+            Fault::State(StateFault::JournalDamaged) => after_prompt(
+                "find \"$WINDLASS_STATE\" -name '*.db' -exec sh -c 'echo damaged > \"$1\"' sh {} \\;",
+            ),
+            Fault::State(StateFault::Deleted) => after_prompt("rm -r \"$WINDLASS_STATE\""),
+            Fault::State(StateFault::NotTrusted) => {
+                scratch.windlass(&["trust", "--revoke"]).map(drop)
+            }
+            Fault::Hooks(HooksFault::Removed) => {
+                std::fs::remove_file(self.hook_file(scratch)).map_err(unwritable)
+            }
+            // The client's settings were written without it.
+            Fault::Hooks(HooksFault::FolderNotTrusted) => Ok(()),
+            Fault::Hooks(HooksFault::Disabled) => clients::disable(self.client, scratch),
+            Fault::Hooks(HooksFault::DisabledLater) => {
+                after_prompt(clients::disabling_line(self.client))
+            }
+        }
+    }
+}
+
+/// A copy of a program that can be replaced.
+fn copy_program(program: &Path, place: &Path) -> Result<(), Failure> {
+    // A link has the same bytes and takes no time; it is replaced, never changed.
+    std::fs::hard_link(program, place)
+        .or_else(|_| std::fs::copy(program, place).map(drop))
+        .map_err(|error| Failure::of(Code::FileUnwritable, &error))
+}
+
+/// What became of the attempt.
+fn verdict(case: &Case, has_run: bool, scratch: &ScratchRepository) -> Result<Verdict, Failure> {
+    let healthy = case.fault == Fault::Nothing && case.attempt == Attempt::Allowed;
+    Ok(match (has_run, healthy) {
+        (true, true) if is_recorded(scratch)? => Verdict::Works,
+        (true, _) if is_noticed(case, scratch)? => Verdict::Noticed,
+        (true, _) => Verdict::Runs,
+        (false, _) => Verdict::Stops,
+    })
+}
+
+/// Whether the journal has a call that was reported back.
+fn is_recorded(scratch: &ScratchRepository) -> Result<bool, Failure> {
+    let listed = scratch.windlass(&["call", "list", "--json"])?;
+    let calls: Value = serde_json::from_slice(&listed.stdout).unwrap_or_default();
+    let mut calls = calls.as_array().into_iter().flatten();
+    Ok(calls.any(|call| call.get("current_state").and_then(Value::as_str) == Some("COMPLETED")))
+}
+
+/// Whether Windlass finds afterwards that a tool was used without it, or that the hooks are not as they should be.
+fn is_noticed(case: &Case, scratch: &ScratchRepository) -> Result<bool, Failure> {
+    let checked = scratch.windlass(&["session", "check", "--json"])?;
+    let sessions: Value = serde_json::from_slice(&checked.stdout).unwrap_or_default();
+    let unguarded = |session: &Value| {
+        session.get("unguarded").and_then(Value::as_array).is_some_and(|uses| !uses.is_empty())
+    };
+    if sessions.as_array().into_iter().flatten().any(unguarded) {
+        return Ok(true);
+    }
+    // Its time limit was changed here, which is not what is measured.
+    if case.fault == Fault::Program(ProgramFault::Hangs) {
+        return Ok(false);
+    }
+    let status = scratch.windlass(&["status"])?;
+    Ok(String::from_utf8_lossy(&status.stderr).contains("warning: "))
+}
+
+/// What the model was told of its last call.
+fn told(model: &LoopbackModel) -> String {
+    let requests = model.requests();
+    let results = requests.iter().map(|request| &request.results).max_by_key(|all| all.len());
+    let last = results.and_then(|results| results.last());
+    last.map(|result| result.text.trim().to_owned()).unwrap_or_default()
+}
