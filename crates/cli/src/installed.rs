@@ -15,7 +15,7 @@ use windlass_hooks::{
 };
 use windlass_kernel::Code;
 
-#[cfg_attr(not(test), expect(unused_imports, reason = "`hook` will use it"))]
+#[expect(unused_imports, reason = "`hook` will use it")]
 pub use check::problem_of;
 pub use check::{all, disabled_elsewhere, problems};
 
