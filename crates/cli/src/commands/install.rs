@@ -224,8 +224,8 @@ fn say(
 
 /// Writes the files that change.
 fn put(changes: &[Change]) -> Result<(), Failure> {
-    let changed = changes.iter().filter(|change| !change.is_none());
-    changed.map(|change| change.file.put(change.after.as_deref())).collect()
+    let mut changed = changes.iter().filter(|change| !change.is_none());
+    changed.try_for_each(|change| change.file.put(change.after.as_deref()))
 }
 
 /// Does what changes files and records, or nothing: if it fails, everything is as it was.
