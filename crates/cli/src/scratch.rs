@@ -124,8 +124,7 @@ pub fn start_model(script: &serde_json::Value) -> Result<LoopbackModel, Failure>
 
 /// The address of a scripted model, with the path of the usual one.
 pub fn endpoint_like(usual: &str, model: &LoopbackModel) -> String {
-    let path = usual
-        .split_once("://")
-        .and_then(|(_, rest)| rest.find('/').and_then(|at| rest.get(at..)));
+    let path =
+        usual.split_once("://").and_then(|(_, rest)| rest.find('/').and_then(|at| rest.get(at..)));
     format!("http://{}{}", model.address(), path.unwrap_or_default())
 }

@@ -101,8 +101,9 @@ pub fn with_numbers(call: &Call, results: &[ToolResult]) -> Value {
     let mut input = call.input.clone();
     for (field, before) in &call.numbers {
         let after = results.iter().rev().find_map(|result| result.text.split_once(before.as_str()));
-        let digits: String =
-            after.map(|(_, rest)| rest.chars().take_while(char::is_ascii_digit).collect()).unwrap_or_default();
+        let digits: String = after
+            .map(|(_, rest)| rest.chars().take_while(char::is_ascii_digit).collect())
+            .unwrap_or_default();
         if let (Some(fields), Ok(number)) = (input.as_object_mut(), digits.parse::<u64>()) {
             fields.insert(field.clone(), number.into());
         }
@@ -193,5 +194,19 @@ mod tests {
     fn a_name_with_an_equals_sign_is_sent_as_it_is() {
         assert_eq!(sent("=Bash", &[]).as_deref(), Some("Bash"));
         assert_eq!(sent("=read", &[tool(None, "w_read")]).as_deref(), Some("read"));
+    }
+
+    #[test]
+    fn numbers_are_taken_from_the_latest_result_that_has_them() {
+        let result = |text: &str| ToolResult { id: String::new(), text: text.to_owned() };
+        let call = Call {
+            input: json!({ "id": 0, "text": "a" }),
+            numbers: [("id".to_owned(), "session ".to_owned())].into(),
+            ..Call::default()
+        };
+        let results = [result("session 12 runs"), result("session 345\n"), result("nothing")];
+        assert_eq!(with_numbers(&call, &results), json!({ "id": 345, "text": "a" }));
+        assert_eq!(with_numbers(&call, &[result("session x")]), call.input);
+        assert_eq!(with_numbers(&call, &[]), call.input);
     }
 }

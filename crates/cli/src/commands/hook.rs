@@ -8,7 +8,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use windlass_hooks::{Client, EVENT_BYTES_MAX, EventKind, HookEvent, HookOutput, refuse_unreadable, render};
+use windlass_hooks::{
+    Client, EVENT_BYTES_MAX, EventKind, HookEvent, HookOutput, refuse_unreadable, render,
+};
 use windlass_kernel::Code;
 use windlass_kernel::run::SESSION_BUILTIN;
 use windlass_loops::{KnownNames, LoopFile};

@@ -20,7 +20,9 @@ pub fn replace(place: &Path, real: &Path, fault: ProgramFault) -> Result<(), Fai
         ProgramFault::Exits => "exit 1".to_owned(),
         ProgramFault::Killed => "kill -9 $$".to_owned(),
         ProgramFault::Hangs => format!("exec sleep {HANG_SECONDS}"),
-        ProgramFault::Truncated => format!("printf '%s' '{}'; exit 0", REFUSAL.trim_end_matches('}')),
+        ProgramFault::Truncated => {
+            format!("printf '%s' '{}'; exit 0", REFUSAL.trim_end_matches('}'))
+        }
         ProgramFault::Chatters => format!("printf '%s\\n' 'a note' '{REFUSAL}'; exit 0"),
         ProgramFault::Silent => "exit 0".to_owned(),
     };

@@ -325,7 +325,10 @@ fn tools_that_only_clients_have_are_judged_too() {
     let place = Place::with_project();
     let session = Session::new(&place);
     session.before("t1", "Skill", &json!({ "skill": "review" })).exit(0);
-    session.before("t2", "WebFetch", &json!({ "url": "https://example.com" })).exit(2).warns("approve");
+    session
+        .before("t2", "WebFetch", &json!({ "url": "https://example.com" }))
+        .exit(2)
+        .warns("approve");
     // A server of a client is not the server of ours with the same name.
     let read = json!({ "path": "README.md" });
     session.before("t3", "mcp__fs__read", &read).exit(2).warns("has the name of a server");
