@@ -51,14 +51,7 @@ fn measure(client: Client, program: &ClientProgram, output: &Output) -> Result<R
     let endpoint = known.map_or("", |known| known.api().endpoint.1);
     let tried = Tried { client, program, endpoint };
     let mut measured: Vec<Measured> = Vec::new();
-    let cases: Vec<_> = CASES
-        .iter()
-        .filter(|case| case.clients.contains(&client))
-        .filter(|case| {
-            std::env::var("GUARD_CASE")
-                .map_or(true, |only| only.split(',').any(|one| one == case.name))
-        })
-        .collect();
+    let cases: Vec<_> = CASES.iter().filter(|case| case.clients.contains(&client)).collect();
     for (index, case) in cases.iter().enumerate() {
         let one = tried.measure(case)?;
         output.note(&format!(

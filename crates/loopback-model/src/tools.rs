@@ -195,4 +195,18 @@ mod tests {
         assert_eq!(sent("=Bash", &[]).as_deref(), Some("Bash"));
         assert_eq!(sent("=read", &[tool(None, "w_read")]).as_deref(), Some("read"));
     }
+
+    #[test]
+    fn numbers_are_taken_from_the_latest_result_that_has_them() {
+        let result = |text: &str| ToolResult { id: String::new(), text: text.to_owned() };
+        let call = Call {
+            input: json!({ "id": 0, "text": "a" }),
+            numbers: [("id".to_owned(), "session ".to_owned())].into(),
+            ..Call::default()
+        };
+        let results = [result("session 12 runs"), result("session 345\n"), result("nothing")];
+        assert_eq!(with_numbers(&call, &results), json!({ "id": 345, "text": "a" }));
+        assert_eq!(with_numbers(&call, &[result("session x")]), call.input);
+        assert_eq!(with_numbers(&call, &[]), call.input);
+    }
 }

@@ -101,12 +101,12 @@ const CLAUDE: &[Client] = &[Client::Claude];
 const CODEX: &[Client] = &[Client::Codex];
 const OPENCODE: &[Client] = &[Client::OpenCode];
 
-const NO_OPTION: &str = "this client has no setting by which a hook that fails counts as a refusal; work in a cell with \
-                         `windlass run`, and look at `windlass session check`";
+const PROGRAM: &str = "install Windlass where neither the agent nor others can replace or delete it, and give work that \
+                       matters to `windlass run`, which needs no hooks";
 const SETTINGS: &str = "`windlass status` tells that the hooks are not as they were installed; look at it before a \
                         session, or give the hooks by managed settings";
-const OPTION: &str =
-    "do not start the client with this option, or work in a cell with `windlass run`";
+const OPTION: &str = "do not start the client with this option; give work that matters to `windlass run`, which needs \
+                      no hooks";
 
 /// The case that shows that everything else is measured with a guard that works.
 pub const WORKING: &str = "works";
@@ -127,7 +127,7 @@ pub const CASES: &[Case] = &[
         Fault::Nothing,
         Attempt::Forbidden,
         EVERY,
-        NO_OPTION,
+        PROGRAM,
     ),
     program("missing", "the program is missing", ProgramFault::Missing),
     program("not-executable", "the program may not be executed", ProgramFault::NotExecutable),
@@ -170,7 +170,7 @@ pub const CASES: &[Case] = &[
         Fault::Nothing,
         Attempt::BySubagent,
         CLAUDE,
-        NO_OPTION,
+        PROGRAM,
     ),
     case(
         "input",
@@ -179,7 +179,7 @@ pub const CASES: &[Case] = &[
         Attempt::ByInput,
         CODEX,
         "the client asks nobody about input to a running program: set `features.unified_exec = false` in its \
-         config.toml, or work in a cell with `windlass run`",
+         config.toml, or give work that matters to `windlass run`",
     ),
     option("option-bare", "the client is started with --bare", &["--bare"], CLAUDE),
     option("option-safe-mode", "the client is started with --safe-mode", &["--safe-mode"], CLAUDE),
@@ -204,12 +204,12 @@ const fn case(
 }
 
 const fn program(name: &'static str, what: &'static str, fault: ProgramFault) -> Case {
-    case(name, what, Fault::Program(fault), Attempt::Forbidden, EVERY, NO_OPTION)
+    case(name, what, Fault::Program(fault), Attempt::Forbidden, EVERY, PROGRAM)
 }
 
 const fn state(name: &'static str, what: &'static str, fault: StateFault) -> Case {
     // Without the fault this command would be allowed.
-    case(name, what, Fault::State(fault), Attempt::Allowed, EVERY, NO_OPTION)
+    case(name, what, Fault::State(fault), Attempt::Allowed, EVERY, PROGRAM)
 }
 
 const fn hooks(name: &'static str, what: &'static str, fault: HooksFault) -> Case {
@@ -223,4 +223,31 @@ const fn option(
     clients: &'static [Client],
 ) -> Case {
     case(name, what, Fault::Options(options), Attempt::Forbidden, clients, OPTION)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn the_first_case_shows_that_the_guard_works() {
+        let first = CASES.first().expect("a case");
+        assert_eq!(
+            (first.name, first.fault, first.attempt),
+            (WORKING, Fault::Nothing, Attempt::Allowed)
+        );
+        assert_eq!(first.clients, Client::ALL);
+    }
+
+    #[test]
+    fn every_case_has_a_name_of_its_own_a_client_and_a_remedy() {
+        let names: BTreeSet<&str> = CASES.iter().map(|case| case.name).collect();
+        assert_eq!(names.len(), CASES.len());
+        for case in CASES {
+            assert!(!case.clients.is_empty() && !case.what.is_empty(), "{case:?}");
+            assert!(case.name == WORKING || !case.remedy.is_empty(), "{case:?}");
+        }
+    }
 }

@@ -27,6 +27,11 @@ const FORBIDDEN: &str = "FORBIDDEN.pem";
 /// The file into which is written what is typed.
 const TYPED: &str = "TYPED";
 
+/// The user's settings of Codex.
+const CODEX_CONFIG: &str = ".codex/config.toml";
+/// The folders that Gemini CLI trusts.
+const GEMINI_TRUST: &str = ".gemini/trustedFolders.json";
+
 /// How a client is started.
 pub struct Start {
     /// The arguments.
@@ -63,7 +68,6 @@ pub fn start(
     scratch: &ScratchRepository,
     endpoint: &str,
 ) -> Result<Start, Failure> {
-    let is_trusted = case.fault != Fault::Hooks(HooksFault::FolderNotTrusted);
     let (arguments, variables): (&[&str], Vec<(&str, &str)>) = match client {
         Client::Claude => (
             &["--print", "--dangerously-skip-permissions", "--output-format", "json"],
@@ -77,11 +81,8 @@ pub fn start(
             ],
         ),
         Client::Codex => {
-            let mut config = codex_config(endpoint);
-            if is_trusted {
-                config += &codex_trust(&scratch.root);
-            }
-            write(&scratch.home.join(".codex/config.toml"), &config)?;
+            let config = codex_config(endpoint) + &codex_trust(&scratch.root);
+            write(&scratch.home.join(CODEX_CONFIG), &config)?;
             (
                 &["exec", "--json", "--dangerously-bypass-approvals-and-sandbox"],
                 vec![("OPENAI_API_KEY", KEY), ("CODEX_API_KEY", KEY)],
@@ -89,10 +90,8 @@ pub fn start(
         }
         Client::Gemini => {
             write(&scratch.home.join(".gemini/settings.json"), &gemini_settings().to_string())?;
-            if is_trusted {
-                let folders = json!({ scratch.root.display().to_string(): "TRUST_FOLDER" });
-                write(&scratch.home.join(".gemini/trustedFolders.json"), &folders.to_string())?;
-            }
+            let folders = json!({ scratch.root.display().to_string(): "TRUST_FOLDER" });
+            write(&scratch.home.join(GEMINI_TRUST), &folders.to_string())?;
             (
                 &["--yolo", "--output-format", "json", "--model", "gemini-2.5-pro"],
                 vec![
@@ -191,7 +190,7 @@ pub fn disable(client: Client, scratch: &ScratchRepository) -> Result<(), Failur
         }
         // Without the hashes of the hooks it does not trust them.
         Client::Codex => {
-            let path = scratch.home.join(".codex/config.toml");
+            let path = scratch.home.join(CODEX_CONFIG);
             let config = std::fs::read_to_string(&path);
             let config = config.map_err(|error| Failure::of(Code::FileUnreadable, &error))?;
             let trust = config.find("[hooks.state").unwrap_or(config.len());
@@ -206,6 +205,21 @@ pub fn disable(client: Client, scratch: &ScratchRepository) -> Result<(), Failur
             &scratch.root.join(hook_file(client)),
             "throw new Error(\"this plugin is damaged\")\n",
         ),
+    }
+}
+
+/// Takes back the client's trust in the folder.
+pub fn distrust(client: Client, scratch: &ScratchRepository) -> Result<(), Failure> {
+    match client {
+        Client::Codex => {
+            let path = scratch.home.join(CODEX_CONFIG);
+            let config = std::fs::read_to_string(&path);
+            let config = config.map_err(|error| Failure::of(Code::FileUnreadable, &error))?;
+            write(&path, &config.replace(&codex_trust(&scratch.root), "\n"))
+        }
+        Client::Gemini => write(&scratch.home.join(GEMINI_TRUST), "{}"),
+        // They know no trust in folders when they run without a terminal.
+        Client::Claude | Client::OpenCode => Ok(()),
     }
 }
 

@@ -52,25 +52,6 @@ impl Tried<'_> {
         let arguments: Vec<&str> =
             leading.chain(start.arguments.iter().map(String::as_str)).collect();
         let ended = scratch.run(&self.program.path, &arguments, &start.variables, TIMEOUT)?;
-        if let Ok(to) = std::env::var("GUARD_DEBUG") {
-            drop(
-                std::process::Command::new("cp")
-                    .args(["-r", &folder.path().display().to_string(), &to])
-                    .status(),
-            );
-            clients::write(
-                Path::new(&to).join("stdout").as_path(),
-                &String::from_utf8_lossy(&ended.stdout),
-            )?;
-            clients::write(
-                Path::new(&to).join("stderr").as_path(),
-                &String::from_utf8_lossy(&ended.stderr),
-            )?;
-            clients::write(
-                Path::new(&to).join("requests").as_path(),
-                &serde_json::to_string_pretty(&model.requests()).unwrap_or_default(),
-            )?;
-        }
         let has_run = clients::has_run(case.attempt, &scratch.root);
         let verdict = verdict(case, has_run, &scratch)?;
         let mut detail = told(&model);
@@ -150,8 +131,7 @@ impl Tried<'_> {
             Fault::Hooks(HooksFault::Removed) => {
                 std::fs::remove_file(self.hook_file(scratch)).map_err(unwritable)
             }
-            // The client's settings were written without it.
-            Fault::Hooks(HooksFault::FolderNotTrusted) => Ok(()),
+            Fault::Hooks(HooksFault::FolderNotTrusted) => clients::distrust(self.client, scratch),
             Fault::Hooks(HooksFault::Disabled) => clients::disable(self.client, scratch),
             Fault::Hooks(HooksFault::DisabledLater) => {
                 after_prompt(clients::disabling_line(self.client))
@@ -170,12 +150,14 @@ fn copy_program(program: &Path, place: &Path) -> Result<(), Failure> {
 
 /// What became of the attempt.
 fn verdict(case: &Case, has_run: bool, scratch: &ScratchRepository) -> Result<Verdict, Failure> {
-    let healthy = case.fault == Fault::Nothing && case.attempt == Attempt::Allowed;
-    Ok(match (has_run, healthy) {
-        (true, true) if is_recorded(scratch)? => Verdict::Works,
-        (true, _) if is_noticed(case, scratch)? => Verdict::Noticed,
-        (true, _) => Verdict::Runs,
+    let is_healthy = case.fault == Fault::Nothing && case.attempt == Attempt::Allowed;
+    Ok(match (has_run, is_healthy) {
         (false, _) => Verdict::Stops,
+        // A false alarm is no way to notice anything.
+        (true, true) if is_recorded(scratch)? && !is_noticed(case, scratch)? => Verdict::Works,
+        (true, true) => Verdict::Runs,
+        (true, false) if is_noticed(case, scratch)? => Verdict::Noticed,
+        (true, false) => Verdict::Runs,
     })
 }
 

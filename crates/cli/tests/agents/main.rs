@@ -10,6 +10,7 @@
     reason = "a test stops at the first surprise"
 )]
 
+mod guards;
 #[path = "../e2e/harness.rs"]
 #[expect(dead_code, reason = "it is shared, and not all of it is needed here")]
 mod harness;
@@ -54,6 +55,11 @@ macro_rules! for_each_client {
             #[test]
             fn hostile_settings_have_no_effect() {
                 crate::hostile::settings_have_no_effect(&KIND);
+            }
+
+            #[test]
+            fn hooks_fail_as_the_page_says() {
+                crate::guards::fail_as_the_page_says(&KIND);
             }
 
             #[test]

@@ -1,5 +1,7 @@
 //! `windlass doctor`.
 
+use serde_json::{Value, json};
+
 use crate::harness::{Place, text_of};
 use crate::snapshot::check;
 
@@ -86,4 +88,22 @@ fn servers_are_reached_and_compared() {
     place.write(".windlass/tools.toml", &tools);
     let outcome = place.run(&["doctor", "--servers"]).exit(1);
     outcome.says("`unused`").says("[TOOL_SERVER_UNAVAILABLE]");
+}
+
+#[test]
+fn clients_that_are_not_installed_are_said_and_missed_if_named() {
+    let place = Place::new();
+    let nothing = place.base().display().to_string();
+    let outcome = place.run_with("PATH", &nothing, &["doctor", "--agents"]).exit(0).quiet();
+    for client in ["claude", "codex", "gemini", "opencode"] {
+        let outcome = place.run_with("PATH", &nothing, &["doctor", "--agents", client]).exit(1);
+        outcome.says(&format!("{client}: not installed"));
+    }
+    let said = "not installed: `opencode` is not on your PATH";
+    assert_eq!(outcome.says(said).text().lines().filter(|line| !line.is_empty()).count(), 4);
+    let all = place.run_with("PATH", &nothing, &["doctor", "--agents", "--json"]).exit(0).json();
+    for report in all.as_array().unwrap() {
+        assert_eq!((&report["level"], &report["cases"]), (&Value::Null, &json!([])), "{report}");
+    }
+    place.run(&["doctor", "--agents", "vim"]).exit(2);
 }

@@ -213,3 +213,18 @@ fn fifty_hooks_of_one_session_at_once_lose_nothing() {
     assert_eq!(runs.as_array().unwrap().len(), 1, "{runs}");
     place.run(&["verify"]).exit(0);
 }
+
+#[test]
+fn an_agent_may_stop_whatever_fails() {
+    // Refused, it would go on: Codex for ever.
+    let place = Place::with_project();
+    before(&place, "toolu_1", "Bash", &json!({ "command": "git status" })).exit(0);
+    std::fs::write(place.database(), "this is not a journal").unwrap();
+    refused(&before(&place, "toolu_2", "Bash", &json!({ "command": "git status" })));
+    for name in ["Stop", "SubagentStop"] {
+        let fields = json!({ "stop_hook_active": false, "agent_id": "a", "agent_type": "b",
+            "agent_transcript_path": "/nowhere/agent.jsonl" });
+        let outcome = send(&place, name, &fields).exit(1).warns("[STORE_CORRUPT]");
+        assert_eq!(outcome.text(), "", "{outcome}");
+    }
+}
