@@ -129,6 +129,7 @@ pub fn find(client: Client, root: &Path, since: SystemTime) -> Vec<FoundTranscri
         all.cwd = all.cwd.take().or(transcript.cwd);
         all.is_incomplete |= transcript.is_incomplete;
         all.uses.extend(transcript.uses);
+        all.tokens = all.tokens.plus(transcript.tokens);
     }
     found.into_iter().map(|(session, transcript)| FoundTranscript { session, transcript }).collect()
 }

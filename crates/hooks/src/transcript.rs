@@ -36,9 +36,59 @@ pub struct Transcript {
     pub cwd: Option<String>,
     /// The uses of tools, in the order in which they began.
     pub uses: Vec<TranscriptUse>,
+    /// The tokens that the client counted.
+    pub tokens: Tokens,
     /// Whether something could not be read that may have shown further uses: a damaged or overlong line, or more than
     /// the limits permit. A last line without its end is not counted: it is still being written.
     pub is_incomplete: bool,
+}
+
+/// Tokens that a client counted: those that its model read, from a cache or not, and those that it wrote.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tokens {
+    /// Read by the model.
+    pub input: u64,
+    /// Written by it.
+    pub output: u64,
+}
+
+impl Tokens {
+    /// Sums of fields of an object.
+    fn of(counted: Option<&Value>, input: &[&str], output: &[&str]) -> Option<Self> {
+        let counted = counted.filter(|counted| counted.is_object())?;
+        let sum = |names: &[&str]| {
+            let numbers = names.iter().filter_map(|name| counted.get(name)?.as_u64());
+            numbers.fold(0, u64::saturating_add)
+        };
+        Some(Self { input: sum(input), output: sum(output) })
+    }
+
+    /// Both together.
+    #[must_use]
+    pub const fn plus(self, other: Self) -> Self {
+        Self {
+            input: self.input.saturating_add(other.input),
+            output: self.output.saturating_add(other.output),
+        }
+    }
+}
+
+/// The tokens of messages by their ids: a message may be written more than once.
+#[derive(Default)]
+struct TokensByMessage(BTreeMap<String, Tokens>);
+
+impl TokensByMessage {
+    fn add(&mut self, id: Option<&str>, tokens: Option<Tokens>) {
+        if let (Some(id), Some(tokens)) = (name(id), tokens)
+            && self.0.len() < USES_MAX
+        {
+            self.0.insert(id, tokens);
+        }
+    }
+
+    fn sum(&self) -> Tokens {
+        self.0.values().fold(Tokens::default(), |sum, one| sum.plus(*one))
+    }
 }
 
 /// A use of a tool that a transcript shows.

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use serde_json::{Value, json};
 use windlass_hooks::Client;
@@ -181,6 +182,11 @@ fn show(project: &Project, named: Option<&str>, output: &Output) -> CommandResul
         .filter(|note| matches!(note, SessionNote::Unguarded(_)))
         .collect();
     let unreported: Vec<Value> = history.unreported().map(describe).collect();
+    let root = Project::of_session(Some(&project.root), Path::new(&found.folder));
+    let root = root.and_then(|project| text_of_path(project.workspace()))?;
+    let records = session_transcripts::find(found.client, Path::new(&root), SystemTime::UNIX_EPOCH);
+    let tokens =
+        records.iter().find(|one| one.session == found.id).map(|one| one.transcript.tokens);
     let ended = found.run.ended.as_ref();
     let state = if ended.is_some() { "ended" } else { "open" };
     if output.json {
@@ -192,6 +198,7 @@ fn show(project: &Project, named: Option<&str>, output: &Output) -> CommandResul
             "session": found.id,
             "folder": found.folder,
             "state": state,
+            "tokens": tokens.map(|one| json!({ "input": one.input, "output": one.output })),
             "calls": history.calls.iter().map(describe).collect::<Vec<_>>(),
             "unreported": unreported,
             "notes": notes.collect::<Vec<_>>(),
@@ -214,6 +221,12 @@ fn show(project: &Project, named: Option<&str>, output: &Output) -> CommandResul
         .map(|(state, count)| format!("{count} {}", state.as_str()))
         .collect();
     line("calls", &if counts.is_empty() { "none".to_owned() } else { counts.join(", ") });
+    if let Some(tokens) = tokens {
+        line(
+            "tokens",
+            &format!("{} in, {} out, as the client counts", tokens.input, tokens.output),
+        );
+    }
     for (at, note) in &history.notes {
         if let SessionNote::Prompt { number, text, tree, .. } = note {
             let kept = if tree.is_some() { "" } else { " (files not kept)" };

@@ -3,16 +3,27 @@
 use serde_json::Value;
 
 use super::lines::Lines;
-use super::{Transcript, TranscriptUse, UseOutcome, Uses, name, object, path, text};
+use super::{
+    Tokens, TokensByMessage, Transcript, TranscriptUse, UseOutcome, Uses, name, object, path, text,
+};
 
 /// How a result begins if the client did not hand the call to the tool.
 const ERROR: &str = "<tool_use_error>";
 
+/// The fields that count what the model read.
+const INPUT: [&str; 3] = ["input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens"];
+
 pub(super) fn read(bytes: &[u8]) -> Transcript {
     let mut transcript = Transcript::default();
     let mut uses = Uses::default();
-    let mut lines = Lines::with(&["\"cwd\"", "\"tool_use\"", "\"tool_result\""], bytes);
+    let mut tokens = TokensByMessage::default();
+    let words = ["\"cwd\"", "\"tool_use\"", "\"tool_result\"", "\"usage\""];
+    let mut lines = Lines::with(&words, bytes);
     while let Some(line) = lines.next() {
+        tokens.add(
+            line.pointer("/message/id").and_then(Value::as_str),
+            Tokens::of(line.pointer("/message/usage"), &INPUT, &["output_tokens"]),
+        );
         if transcript.session.is_none() {
             transcript.session = name(text(&line, "sessionId"));
         }
@@ -41,6 +52,7 @@ pub(super) fn read(bytes: &[u8]) -> Transcript {
     }
     transcript.is_incomplete = lines.is_incomplete || uses.is_incomplete;
     transcript.uses = uses.list;
+    transcript.tokens = tokens.sum();
     transcript
 }
 

@@ -7,9 +7,9 @@
 use serde_json::{Value, json};
 
 use super::lines::Lines;
-use super::{Transcript, TranscriptUse, UseOutcome, Uses, name, object, path, text};
+use super::{Tokens, Transcript, TranscriptUse, UseOutcome, Uses, name, object, path, text};
 
-const WORDS: [&str; 3] = ["\"session_meta\"", "_call", "\"item_completed\""];
+const WORDS: [&str; 4] = ["\"session_meta\"", "_call", "\"item_completed\"", "\"token_count\""];
 
 /// How an output begins if the tool did not run.
 const REFUSALS: [&str; 6] = [
@@ -70,6 +70,12 @@ impl Reader {
             return;
         }
         match (text(line, "type"), text(payload, "type")) {
+            // The sum of the whole session, each time.
+            (Some("event_msg"), Some("token_count")) => {
+                let sum = payload.pointer("/info/total_token_usage");
+                let sum = Tokens::of(sum, &["input_tokens"], &["output_tokens"]);
+                self.transcript.tokens = sum.unwrap_or(self.transcript.tokens);
+            }
             (Some("response_item"), Some("function_call")) => self.function(payload),
             (Some("response_item"), Some("custom_tool_call")) => self.custom(payload),
             (Some("response_item"), Some("local_shell_call")) => {

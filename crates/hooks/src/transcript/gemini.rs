@@ -6,7 +6,8 @@ use serde_json::Value;
 
 use super::lines::Lines;
 use super::{
-    TRANSCRIPT_BYTES_MAX, Transcript, TranscriptUse, UseOutcome, Uses, name, object, path, text,
+    TRANSCRIPT_BYTES_MAX, Tokens, TokensByMessage, Transcript, TranscriptUse, UseOutcome, Uses,
+    name, object, path, text,
 };
 
 /// How an error begins if the tool did not run.
@@ -27,7 +28,7 @@ pub(super) fn read(bytes: &[u8]) -> Transcript {
         reader.record(&whole);
         return reader.finish(false);
     }
-    let mut lines = Lines::with(&["\"sessionId\"", "\"toolCalls\""], bytes);
+    let mut lines = Lines::with(&["\"sessionId\"", "\"toolCalls\"", "\"tokens\""], bytes);
     while let Some(line) = lines.next() {
         reader.record(&line);
     }
@@ -38,6 +39,7 @@ pub(super) fn read(bytes: &[u8]) -> Transcript {
 struct Reader {
     transcript: Transcript,
     uses: Uses,
+    tokens: TokensByMessage,
     has_head: bool,
     subagent: bool,
 }
@@ -64,6 +66,8 @@ impl Reader {
 
     /// A message is written again when something is added to it.
     fn message(&mut self, message: &Value) {
+        let tokens = Tokens::of(message.get("tokens"), &["input"], &["output", "thoughts"]);
+        self.tokens.add(text(message, "id"), tokens);
         let calls = message.get("toolCalls").and_then(Value::as_array);
         for call in calls.into_iter().flatten() {
             let (Some(id), Some(tool)) = (text(call, "id"), text(call, "name")) else {
@@ -85,7 +89,8 @@ impl Reader {
     }
 
     fn finish(self, is_incomplete: bool) -> Transcript {
-        let Self { mut transcript, uses, .. } = self;
+        let Self { mut transcript, uses, tokens, .. } = self;
+        transcript.tokens = tokens.sum();
         transcript.is_incomplete = is_incomplete || uses.is_incomplete;
         transcript.uses = uses.list;
         transcript
