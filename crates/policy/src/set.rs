@@ -95,13 +95,14 @@ impl PolicySet {
                 spans.push((source, span));
             }
         }
+        set.cases = cases.len();
+        if loading == Loading::Again {
+            set.index();
+            return Ok(set);
+        }
         set.check_rules(&spans)?;
         set.index();
-        set.cases = cases.len();
-        match loading {
-            Loading::First => set.check_examples(&spans)?,
-            Loading::Again => return Ok(set),
-        }
+        set.check_examples(&spans)?;
         for (source, case) in cases {
             let outcome = set.run_case(&source, &case)?;
             if !outcome.passed {
@@ -117,8 +118,11 @@ impl PolicySet {
     #[must_use]
     pub fn with_wrapped(mut self, servers: impl IntoIterator<Item = Server>) -> Self {
         let wrapped = servers.into_iter().filter(|server| server.name.starts_with(WRAPPED_PREFIX));
+        let before = self.registry.servers.len();
         self.registry.servers.extend(wrapped.map(|server| (server.name.clone(), server)));
-        self.index();
+        if self.registry.servers.len() != before {
+            self.index();
+        }
         self
     }
 

@@ -12,7 +12,9 @@ use windlass_kernel::grant::{EVERY_TOOL, TIMES_MAX, Terms};
 use windlass_kernel::run::Run;
 use windlass_kernel::{Call, Code, State, Timestamp, TraceId};
 use windlass_runtime::{Clock as _, SystemClock};
-use windlass_sessions::{SessionHistory, SessionName, SessionNote, Sessions, requested_at};
+use windlass_sessions::{
+    SessionHistory, SessionName, SessionNote, Sessions, Unguarded, requested_at,
+};
 use windlass_store::Store;
 use windlass_views::RunSummary;
 
@@ -175,12 +177,6 @@ fn show(project: &Project, named: Option<&str>, output: &Output) -> CommandResul
     let runs = project.runs()?;
     let found = find(&runs, named)?;
     let history = SessionHistory::read(runs.store(), found.trace_id())?;
-    let unguarded: Vec<&SessionNote> = history
-        .notes
-        .iter()
-        .map(|(_, note)| note)
-        .filter(|note| matches!(note, SessionNote::Unguarded(_)))
-        .collect();
     let unreported: Vec<Value> = history.unreported().map(describe).collect();
     let root = Project::of_session(Some(&project.root), Path::new(&found.folder));
     let root = root.and_then(|project| text_of_path(project.workspace()))?;
@@ -236,8 +232,10 @@ fn show(project: &Project, named: Option<&str>, output: &Output) -> CommandResul
     for call in history.unreported() {
         line("unreported", &format!("{} {}", call.head.trace_id, summary_of(call)));
     }
-    for note in unguarded {
-        line("UNGUARDED", &text_of(note));
+    for (_, note) in &history.notes {
+        if let SessionNote::Unguarded(one) = note {
+            line("UNGUARDED", &use_of(one));
+        }
     }
     Ok(0)
 }
@@ -440,10 +438,7 @@ fn text_of(note: &SessionNote) -> String {
             None => event.clone(),
         },
         SessionNote::Prompt { number, text, .. } => format!("prompt {number}: {}", shortened(text)),
-        SessionNote::Unguarded(one) => {
-            let id = one.id.as_deref().unwrap_or("no id");
-            format!("UNGUARDED {} ({id})", one.tool)
-        }
+        SessionNote::Unguarded(one) => format!("UNGUARDED {}", use_of(one)),
         SessionNote::LetThrough { call, id } => format!("call {call} let through for {id}"),
         SessionNote::PolicyChanged { from, to } => {
             format!("the policy changed from {from} to {to}")
@@ -456,6 +451,11 @@ fn text_of(note: &SessionNote) -> String {
             format!("{by} brought the files back to {place}: {}", shortened(reason))
         }
     }
+}
+
+/// A use of a tool that was not asked about, and its session.
+fn use_of(one: &Unguarded) -> String {
+    format!("{} {} in session {}", one.tool, one.id.as_deref().unwrap_or_default(), one.session)
 }
 
 fn shortened(text: &str) -> String {

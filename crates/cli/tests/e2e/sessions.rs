@@ -406,7 +406,6 @@ fn tools_that_only_clients_have_are_judged_too() {
     // A server of a client is not the server of ours with the same name.
     let read = json!({ "path": "README.md" });
     session.before("t3", "mcp__fs__read", &read).exit(2).warns("name that is reserved");
-    session.before("t3", "mcp__ask__person", &read).exit(2).warns("has the name of a server");
     session.before("t4", "mcp__github__create_issue", &json!({})).exit(2).warns("UNCLASSIFIED");
     let tools = place.read(".windlass/tools.toml");
     let more = "[server.github]\nconnector = \"client\"\n[server.github.tool.create_issue]\nclass = \"write\"\n";
@@ -416,6 +415,9 @@ fn tools_that_only_clients_have_are_judged_too() {
                 misses = [{ tool = \"fs/read\", args = { path = \"a\" } }]\n";
     place.write(".windlass/policy/more.toml", rule);
     session.before("t5", "mcp__github__create_issue", &json!({})).exit(0);
+    let command = "[server.mine]\nconnector = \"command\"\n[server.mine.tool.list]\nclass = \"read\"\nargv = [\"ls\"]\n";
+    place.append(".windlass/tools.toml", command);
+    session.before("t6", "mcp__mine__list", &json!({})).exit(2).warns("has the name of a server");
     // Windlass itself has no such tool.
     let made = place.run(&["call", "run", "client/skill", "--args", "{\"skill\":\"review\"}"]);
     made.fails_with(1, "TOOL_SERVER_UNAVAILABLE");

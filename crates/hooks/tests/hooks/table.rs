@@ -73,7 +73,7 @@ fn every_entry_is_reached() {
             reached += 1;
         }
     }
-    assert_eq!(reached, 106);
+    assert_eq!(reached, 112);
 }
 
 #[test]
