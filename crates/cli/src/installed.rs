@@ -90,6 +90,14 @@ impl Installation {
     }
 }
 
+/// Whether a client starts the same hook twice if the project's settings and the user's have it.
+pub const fn asks_twice(client: Client) -> bool {
+    match client {
+        Client::Codex | Client::OpenCode => true,
+        Client::Claude | Client::Gemini => false,
+    }
+}
+
 fn path(state: &Path, client: Client, scope: Scope) -> PathBuf {
     state.join(FOLDER).join(format!("{}-{}.json", client.as_str(), scope.as_str()))
 }

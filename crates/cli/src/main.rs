@@ -53,6 +53,11 @@ fn main() -> ExitCode {
         let code = windlass_cell::launch(&stage.to_string_lossy());
         return ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX));
     }
+    // Hooks are asked before each use of a tool: this one form of theirs needs no parser of all commands.
+    if let Some(client) = hook_of(std::env::args_os().skip(1)) {
+        let options = args::Hook { client: Some(client) };
+        return ExitCode::from(commands::hook::run(None, &options));
+    }
     // What clients of agents start in their cells.
     if std::env::args_os().nth(1).is_some_and(|word| word == "mcp")
         && std::env::args_os().nth(2).is_some_and(|word| word == "relay")
@@ -114,6 +119,18 @@ fn usage_error(error: &clap::Error) -> ExitCode {
         .hint("`windlass --help` lists the commands, `windlass COMMAND --help` their options")
         .print(&Output::new(true, args::Color::Never));
     ExitCode::from(2)
+}
+
+/// The client of `hook --client CLIENT`, if these are all arguments and no variable stands for another one.
+fn hook_of(words: impl Iterator<Item = std::ffi::OsString>) -> Option<args::HookClient> {
+    let words: Vec<String> = words.map(|word| word.into_string().ok()).collect::<Option<_>>()?;
+    let [command, option, client] = words.as_slice() else { return None };
+    let is_plain = command == "hook" && option == "--client";
+    let is_set = |name: &str| name.starts_with("WINDLASS_") && name != "WINDLASS_STATE";
+    let mut variables = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+    (is_plain && !variables.any(|name| is_set(&name)))
+        .then(|| args::HookClient::named(client))
+        .flatten()
 }
 
 fn run(cli: &Cli, output: &Output) -> CommandResult {

@@ -27,6 +27,8 @@ use crate::{mcp, state, trust, user_folders};
 pub const FOLDER: &str = ".windlass";
 /// The journal's file in the state folder.
 pub const DATABASE: &str = "windlass.db";
+/// The record of the policy whose examples have passed, in the state folder.
+const PASSED: &str = "policy-passed";
 /// The maximum size of a configuration file.
 pub const FILE_BYTES_MAX: u64 = 4 << 20;
 /// The maximum number of configuration files.
@@ -303,6 +305,27 @@ impl Project {
         self.supervisor_with(files, &user, self.wrapped(&user), BTreeMap::new())
     }
 
+    /// Loads the policy as [`Project::supervisor`] does, but runs its examples only if they have not passed before.
+    pub fn supervisor_again(
+        &self,
+        files: &BTreeMap<String, Vec<u8>>,
+    ) -> Result<PolicySupervisor, Failure> {
+        let record = self.state()?.join(PASSED);
+        let hash = windlass_policy::policy_hash(files)?;
+        let now = format!("{hash} {}", env!("CARGO_PKG_VERSION"));
+        let set = if std::fs::read_to_string(&record).is_ok_and(|passed| passed == now) {
+            PolicySet::load_again(files, hash)?
+        } else {
+            let set = PolicySet::load(files)?;
+            // Without the record they are run again.
+            let _ = crate::atomic::write(&record, now.as_bytes());
+            set
+        };
+        let user = UserConfig::load()?;
+        let wrapped = self.wrapped(&user);
+        self.supervisor_of(set.with_wrapped(wrapped), &user, BTreeMap::new())
+    }
+
     /// The wrapped servers as the user accepted them; none if the project has no state.
     pub fn wrapped(&self, user: &UserConfig) -> Vec<Server> {
         self.state().map(|state| mcp::servers(state, user)).unwrap_or_default()
@@ -317,6 +340,15 @@ impl Project {
         variables: BTreeMap<String, String>,
     ) -> Result<PolicySupervisor, Failure> {
         let set = PolicySet::load(files)?.with_wrapped(wrapped);
+        self.supervisor_of(set, user, variables)
+    }
+
+    fn supervisor_of(
+        &self,
+        set: PolicySet,
+        user: &UserConfig,
+        variables: BTreeMap<String, String>,
+    ) -> Result<PolicySupervisor, Failure> {
         let workspace =
             FileWorkspace::new(self.workspace()).map_err(|error| unreadable(&self.root, &error))?;
         let environment = std::env::vars_os().filter_map(|(name, value)| {
@@ -361,7 +393,10 @@ impl Project {
         supervisor: Arc<PolicySupervisor>,
         store: Arc<dyn Store>,
     ) -> Result<Gateway, Failure> {
-        self.require_trust(files)?;
+        // The digest of all files is known; only to say what differs, each of them is looked at.
+        if !trust::is_trusted(self.state()?, supervisor.set().hash()) {
+            self.require_trust(files)?;
+        }
         Ok(Gateway::new(
             store,
             supervisor,

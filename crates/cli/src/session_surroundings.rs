@@ -110,10 +110,12 @@ impl Surroundings for ProjectSurroundings<'_> {
     }
 
     fn hooks_problem(&self, event: &HookEvent, file: Option<&str>) -> Option<String> {
-        let state = self.project.state().ok()?;
+        let user = Project::of_user();
+        let states = [Some(self.project), user.as_ref()].into_iter().flatten();
+        let states = states.filter_map(|project| project.state().ok());
         let root = Path::new(self.root);
-        let own = installed::problem_of(state, event.client, root);
-        own.or_else(|| installed::switched_off(event.client, Path::new(file?)))
+        let mut own = states.filter_map(|state| installed::problem_of(state, event.client, root));
+        own.next().or_else(|| installed::switched_off(event.client, Path::new(file?)))
     }
 }
 

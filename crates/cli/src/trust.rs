@@ -132,6 +132,13 @@ pub fn revoke(state: &Path) -> Result<bool, Failure> {
     }
 }
 
+/// Whether the user trusts the configuration with this digest.
+pub fn is_trusted(state: &Path, digest: Digest) -> bool {
+    let read = input::read(&path(state), FILE_BYTES_MAX).ok();
+    let record = read.and_then(|bytes| serde_json::from_slice::<TrustRecord>(&bytes).ok());
+    record.is_some_and(|trusted| trusted.digest == digest)
+}
+
 /// Compares the present configuration with what the user trusted.
 pub fn status(state: &Path, files: &BTreeMap<String, Vec<u8>>) -> Result<TrustStatus, Failure> {
     let present = TrustRecord::of(files)?;

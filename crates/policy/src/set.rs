@@ -34,6 +34,15 @@ pub struct PolicySet {
     cases: usize,
 }
 
+/// Whether a set has been loaded before.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Loading {
+    /// It is checked in full.
+    First,
+    /// It was checked.
+    Again,
+}
+
 impl PolicySet {
     /// Loads a set from its files, by relative path, and runs its examples and cases.
     ///
@@ -43,7 +52,23 @@ impl PolicySet {
     /// # Errors
     /// The first [`FileError`]: one error refuses the whole set.
     pub fn load(files: &BTreeMap<String, Vec<u8>>) -> Result<Self, FileError> {
-        let hash = policy_hash(files)?;
+        Self::load_and(files, policy_hash(files)?, Loading::First)
+    }
+
+    /// Loads a set that was loaded before, from exactly these files by the same version of this program; `hash` is their
+    /// [`policy_hash`]. Its examples and cases are not run again, and its globs are parsed when they are needed.
+    ///
+    /// # Errors
+    /// The first [`FileError`]: one error refuses the whole set.
+    pub fn load_again(files: &BTreeMap<String, Vec<u8>>, hash: Digest) -> Result<Self, FileError> {
+        Self::load_and(files, hash, Loading::Again)
+    }
+
+    fn load_and(
+        files: &BTreeMap<String, Vec<u8>>,
+        hash: Digest,
+        loading: Loading,
+    ) -> Result<Self, FileError> {
         let registry = match files.get("tools.toml") {
             Some(bytes) => registry::load(&source_file("tools.toml", bytes)?)?,
             None => Registry::default(),
@@ -58,7 +83,7 @@ impl PolicySet {
         };
         for (path, bytes) in files.iter().filter(|(path, _)| is_rule_file(path)) {
             let source = source_file(path, bytes)?;
-            let file = rule::load(&source)?;
+            let file = rule::load(&source, loading)?;
             cases.extend(file.cases.into_iter().map(|case| (source, case)));
             for (rule, span) in file.rules {
                 if set.rules.len() >= RULES_MAX {
@@ -73,7 +98,10 @@ impl PolicySet {
         set.check_rules(&spans)?;
         set.index();
         set.cases = cases.len();
-        set.check_examples(&spans)?;
+        match loading {
+            Loading::First => set.check_examples(&spans)?,
+            Loading::Again => return Ok(set),
+        }
         for (source, case) in cases {
             let outcome = set.run_case(&source, &case)?;
             if !outcome.passed {

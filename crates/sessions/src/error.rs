@@ -16,6 +16,14 @@ pub enum SessionError {
     /// A call could not be judged or recorded.
     #[error(transparent)]
     Gateway(#[from] GatewayError),
+    /// What a new session is recorded with could not be made.
+    #[error("{reason}")]
+    New {
+        /// The stable code.
+        code: Code,
+        /// Why.
+        reason: String,
+    },
     /// The file that names the run of a session cannot be used.
     #[error("`{}` cannot be used: {source}", path.display())]
     File {
@@ -33,6 +41,7 @@ impl SessionError {
         match self {
             Self::Journal(error) => error.code(),
             Self::Gateway(error) => error.code(),
+            Self::New { code, .. } => *code,
             Self::File { .. } => Code::FileUnreadable,
         }
     }

@@ -100,7 +100,7 @@ impl Guard<'_> {
     pub fn handle(
         &self,
         event: &HookEvent,
-        new: impl FnOnce() -> NewSession,
+        new: impl FnOnce() -> Result<NewSession, SessionError>,
     ) -> Result<Answer, SessionError> {
         let name = SessionName { client: event.client, id: &event.session };
         let session = self.sessions.enter(name, new)?;

@@ -109,7 +109,7 @@ impl Sessions {
     pub fn enter(
         &self,
         name: SessionName<'_>,
-        new: impl FnOnce() -> NewSession,
+        new: impl FnOnce() -> Result<NewSession, SessionError>,
     ) -> Result<Session<'_>, SessionError> {
         if let Some(session) = self.find(name)? {
             return Ok(session);
@@ -119,12 +119,12 @@ impl Sessions {
         if let Some(session) = self.find(name)? {
             return Ok(session);
         }
-        let run = TraceId(self.clock.new_id());
+        let (run, new) = (TraceId(self.clock.new_id()), new()?);
         let bytes = serde_json::to_vec(&Known { run }).unwrap_or_default();
         self.write(&self.file(&stem, "json"), &bytes, Durability::Synced)?;
         // What was counted belongs to an earlier run of the session.
         self.write(&self.file(&stem, PROGRESS), b"{}", Durability::Soon)?;
-        self.begin(run, name, new())?;
+        self.begin(run, name, new)?;
         Ok(Session { sessions: self, run, stem })
     }
 

@@ -25,6 +25,11 @@ pub enum HookClient {
 }
 
 impl HookClient {
+    /// The client of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::from_str(name, false).ok()
+    }
+
     /// The client.
     pub const fn client(self) -> Client {
         match self {

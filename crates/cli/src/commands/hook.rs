@@ -15,7 +15,7 @@ use windlass_kernel::Code;
 use windlass_kernel::run::SESSION_BUILTIN;
 use windlass_loops::{KnownNames, LoopFile};
 use windlass_runtime::SystemClock;
-use windlass_sessions::{Guard, HoldAnswer, NewSession, OnUnguarded, Sessions};
+use windlass_sessions::{Guard, HoldAnswer, NewSession, OnUnguarded, SessionError, Sessions};
 
 use crate::args::Hook;
 use crate::commands::cell;
@@ -32,6 +32,8 @@ const DEADLINE: Duration = Duration::from_secs(20);
 
 /// Whether an answer was given; there is one.
 static ANSWERED: AtomicBool = AtomicBool::new(false);
+/// Whether an agent is about to stop. One that may not goes on, and Codex lets it do so for ever: it is never refused.
+static STOPS: AtomicBool = AtomicBool::new(false);
 
 /// Reads an event from standard input, judges and records it, and answers. Returns the exit code.
 pub fn run(named: Option<&Path>, options: &Hook) -> u8 {
@@ -70,7 +72,8 @@ fn give(output: &HookOutput) -> Option<u8> {
         stdout.write_all(output.stdout.as_bytes())?;
         stdout.flush()
     };
-    Some(if printed().is_ok() { output.exit_code } else { 2 })
+    let code = if printed().is_ok() { output.exit_code } else { 2 };
+    Some(if code == 2 && STOPS.load(Ordering::SeqCst) { 1 } else { code })
 }
 
 fn answer(named: Option<&Path>, client: Option<Client>) -> Result<HookOutput, Failure> {
@@ -82,23 +85,18 @@ fn answer(named: Option<&Path>, client: Option<Client>) -> Result<HookOutput, Fa
         .map_err(|error| Failure::of(Code::FileUnreadable, &error))?;
     let event = HookEvent::parse(&bytes, client)
         .map_err(|error| Failure::of(Code::RequestInvalid, &error))?;
-    match judge(named, &event) {
-        // An agent that may not stop goes on, and Codex lets it do so for ever.
-        Err(failure)
-            if matches!(event.kind, EventKind::Stopped { .. } | EventKind::SubagentStopped) =>
-        {
-            let stderr = format!("{}\n", failure.summary());
-            Ok(HookOutput { exit_code: 1, stdout: String::new(), stderr })
-        }
-        judged => judged,
-    }
+    STOPS.store(
+        matches!(event.kind, EventKind::Stopped { .. } | EventKind::SubagentStopped),
+        Ordering::SeqCst,
+    );
+    judge(named, &event)
 }
 
 fn judge(named: Option<&Path>, event: &HookEvent) -> Result<HookOutput, Failure> {
     let project = Project::of_session(named, Path::new(&event.cwd))?;
     let files = project.files()?;
     let config = Project::config(&files)?;
-    let supervisor = Arc::new(project.supervisor(&files)?);
+    let supervisor = Arc::new(project.supervisor_again(&files)?);
     let policy_hash = supervisor.set().hash();
     let store: Arc<dyn windlass_store::Store> = Arc::new(project.store(&config)?);
     let gateway =
@@ -131,11 +129,14 @@ fn judge(named: Option<&Path>, event: &HookEvent) -> Result<HookOutput, Failure>
         },
         surroundings: &surroundings,
     };
-    let builtins = BTreeSet::from([SESSION_BUILTIN.to_owned()]);
-    let known = KnownNames { agents: &BTreeSet::new(), builtins: &builtins };
-    let file = LoopFile::parse("session.md", LOOP.as_bytes(), &known)?;
-    let answer = guard
-        .handle(event, || NewSession {
+    let new = || {
+        let builtins = BTreeSet::from([SESSION_BUILTIN.to_owned()]);
+        let known = KnownNames { agents: &BTreeSet::new(), builtins: &builtins };
+        let file = LoopFile::parse("session.md", LOOP.as_bytes(), &known).map_err(|error| {
+            let failure = Failure::from(error);
+            SessionError::New { code: failure.code(), reason: failure.summary() }
+        })?;
+        Ok(NewSession {
             plan: file.plan,
             loop_digest: file.digest,
             policy_hash,
@@ -143,7 +144,8 @@ fn judge(named: Option<&Path>, event: &HookEvent) -> Result<HookOutput, Failure>
             folder: event.cwd.clone(),
             model: event.model.clone(),
         })
-        .map_err(|error| Failure::of(error.code(), &error))?;
+    };
+    let answer = guard.handle(event, new).map_err(|error| Failure::of(error.code(), &error))?;
     Ok(render(event.client, &event.name, &answer))
 }
 

@@ -47,6 +47,7 @@ impl Change {
 pub fn install(named: Option<&Path>, options: &Install, output: &Output) -> CommandResult {
     let place = Place::find(named, options)?;
     let _lock = installed::lock(&place.state)?;
+    place.require_once()?;
     let old = installed::read(&place.state, place.client, place.scope)?;
     let (path, content) = place.hook_file()?;
     require_same_place(&place, old.as_ref(), &path)?;
@@ -223,8 +224,8 @@ fn say(
 
 /// Writes the files that change.
 fn put(changes: &[Change]) -> Result<(), Failure> {
-    let changed = changes.iter().filter(|change| !change.is_none());
-    changed.map(|change| change.file.put(change.after.as_deref())).collect()
+    let mut changed = changes.iter().filter(|change| !change.is_none());
+    changed.try_for_each(|change| change.file.put(change.after.as_deref()))
 }
 
 /// Does what changes files and records, or nothing: if it fails, everything is as it was.

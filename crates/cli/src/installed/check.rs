@@ -7,7 +7,7 @@ use windlass_hooks::{
     Binary, Client, Content, FILE_BYTES_MAX, InstallState, Scope, Trust, plan, state, trust_file,
 };
 
-use super::{Installation, InstalledFile, read};
+use super::{Installation, InstalledFile, asks_twice, read};
 use crate::client_file::folder_of;
 use crate::input;
 use crate::output::sanitize;
@@ -60,6 +60,16 @@ pub fn all(project: &Project) -> Vec<Checked> {
             for scope in [Scope::Project, Scope::User] {
                 found.extend(checked(&state, client, scope, Some(&project.root)));
             }
+        }
+    }
+    for client in Client::ALL.into_iter().filter(|client| asks_twice(*client)) {
+        let mut of_client = found.iter_mut().filter(|checked| checked.client == client);
+        if let (Some(_), Some(second)) = (of_client.next(), of_client.next()) {
+            let (client, scope) = (second.client, second.scope);
+            let reason =
+                "with those of the project it asks twice, and is refused; uninstall one of them";
+            let twice = Problem { client, scope, reason: reason.to_owned() };
+            second.problem = second.problem.take().or(Some(twice));
         }
     }
     found

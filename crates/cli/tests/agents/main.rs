@@ -25,6 +25,7 @@ mod processes;
 mod scripted;
 mod session;
 mod switched_off;
+mod typed;
 mod work;
 #[path = "../runs/world.rs"]
 #[expect(dead_code, reason = "it is shared, and not all of it is needed here")]
@@ -82,6 +83,16 @@ macro_rules! for_each_client {
             }
 
             #[test]
+            fn installed_hooks_are_found_from_below() {
+                crate::installed::are_found_from_below(&KIND);
+            }
+
+            #[test]
+            fn installed_hooks_are_asked_once() {
+                crate::installed::are_asked_once(&KIND);
+            }
+
+            #[test]
             fn killed_windlass() {
                 crate::kills::survives(&KIND, crate::kills::Victim::Windlass);
             }
@@ -102,6 +113,26 @@ macro_rules! for_each_client {
             }
         })*
     };
+}
+
+mod pages {
+    use crate::lab::{CODEX, GEMINI, OPENCODE};
+    use crate::typed::the_page_of_the_client_is_true as is_true;
+
+    #[test]
+    fn codex() {
+        is_true(&CODEX);
+    }
+
+    #[test]
+    fn gemini() {
+        is_true(&GEMINI);
+    }
+
+    #[test]
+    fn opencode() {
+        is_true(&OPENCODE);
+    }
 }
 
 for_each_client!(claude: CLAUDE, codex: CODEX, gemini: GEMINI, opencode: OPENCODE);

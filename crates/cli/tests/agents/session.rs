@@ -77,7 +77,7 @@ pub fn client(lab: &Lab) -> Command {
     let windlass = lab.command(&[]);
     // A client that waits for something is a failure, with all that it has said.
     let mut command = Command::new("timeout");
-    command.arg("120").arg(lab.clients().join(".bin").join(lab.kind.program));
+    command.arg("240").arg(lab.clients().join(".bin").join(lab.kind.program));
     lab.repo.place.settle(&mut command);
     command.envs(windlass.get_envs().filter_map(|(name, value)| Some((name, value?))));
     match lab.kind.name {

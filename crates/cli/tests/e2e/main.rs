@@ -25,6 +25,7 @@ mod hooks;
 mod init;
 mod input_files;
 mod install;
+mod install_codex;
 mod machines;
 mod mcp;
 mod mcp_client;

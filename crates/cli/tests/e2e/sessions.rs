@@ -320,6 +320,80 @@ fn no_agent_breaks_the_glass() {
     place.run(&[&approve[..], &place.protect("eve")[..]].concat()).exit(0);
 }
 
+/// A record of Claude Code in which a tool was used.
+fn record(place: &Place, session: &str, uses: &[(&str, &str)]) -> std::path::PathBuf {
+    let root = place.work().canonicalize().unwrap();
+    let name: String = root
+        .to_str()
+        .unwrap()
+        .chars()
+        .map(|one| if one.is_ascii_alphanumeric() { one } else { '-' })
+        .collect();
+    let folder = place.home().join(".claude/projects").join(name);
+    std::fs::create_dir_all(&folder).unwrap();
+    let mut lines = String::new();
+    for (id, line) in uses {
+        let common = json!({ "sessionId": session, "cwd": root, "isSidechain": false });
+        let mut used = common.clone();
+        used["type"] = json!("assistant");
+        used["message"] = json!({ "role": "assistant", "content": [
+            { "type": "tool_use", "id": id, "name": "Bash", "input": { "command": line } },
+        ]});
+        let mut result = common;
+        result["type"] = json!("user");
+        result["permissionDecision"] = json!({ "decision": "accept" });
+        result["message"] = json!({ "role": "user", "content": [
+            { "type": "tool_result", "tool_use_id": id, "content": "done", "is_error": false },
+        ]});
+        lines += &format!("{used}\n{result}\n");
+    }
+    let path = folder.join(format!("{session}.jsonl"));
+    std::fs::write(&path, lines).unwrap();
+    path
+}
+
+#[test]
+fn what_a_client_did_without_asking_is_found_and_can_block() {
+    let place = Place::with_project();
+    let session = Session::new(&place);
+    session.bash("t1", "git status").exit(0);
+    session.bash("t2", "frobnicate").exit(2);
+    let asked = [("t1", "git status")];
+    let path = record(&place, "s-1", &asked);
+    place.run(&["session", "check"]).exit(0).says("is on record");
+    let stop = |path: &std::path::Path| {
+        session.send("Stop", &json!({ "stop_hook_active": false, "transcript_path": path }))
+    };
+    stop(&path).exit(0).quiet();
+    // One was never asked about, one was refused.
+    let path = record(&place, "s-1", &[asked[0], ("t2", "frobnicate"), ("t3", "git log")]);
+    let found = place.run(&["session", "check", "--json"]).exit(1).json();
+    let ids: Vec<&str> = found[0]["unguarded"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["id"].as_str().unwrap())
+        .collect();
+    assert_eq!(ids, ["t2", "t3"], "{found}");
+    // It is told once, at the next prompt, and stays on record.
+    stop(&path).exit(0);
+    let event = json!({ "prompt": "go on", "transcript_path": path });
+    session.send("UserPromptSubmit", &event).exit(0).says("UNGUARDED");
+    session.send("UserPromptSubmit", &event).exit(0).quiet();
+    let shown = place.run(&["session", "show"]).exit(0);
+    assert_eq!(shown.text().matches("UNGUARDED").count(), 2, "{shown}");
+    session.bash("t4", "git diff").exit(0);
+    place.replace(".windlass/config.toml", "unguarded = \"tell\"", "unguarded = \"block\"");
+    session.bash("t5", "git diff HEAD").exit(2).warns("may use no more");
+    // A session of which no hook told anything is found when the next one begins.
+    record(&place, "s-2", &[("u1", "rm -rf x")]);
+    let other = Session { id: "s-3", ..Session::new(&place) };
+    let told = other
+        .send("SessionStart", &json!({ "source": "startup", "transcript_path": "/nowhere/t" }));
+    told.exit(0).says("UNGUARDED");
+    place.run(&["verify"]).exit(0);
+}
+
 #[test]
 fn tools_that_only_clients_have_are_judged_too() {
     let place = Place::with_project();
@@ -331,7 +405,8 @@ fn tools_that_only_clients_have_are_judged_too() {
         .warns("approve");
     // A server of a client is not the server of ours with the same name.
     let read = json!({ "path": "README.md" });
-    session.before("t3", "mcp__fs__read", &read).exit(2).warns("has the name of a server");
+    session.before("t3", "mcp__fs__read", &read).exit(2).warns("name that is reserved");
+    session.before("t3", "mcp__ask__person", &read).exit(2).warns("has the name of a server");
     session.before("t4", "mcp__github__create_issue", &json!({})).exit(2).warns("UNCLASSIFIED");
     let tools = place.read(".windlass/tools.toml");
     let more = "[server.github]\nconnector = \"client\"\n[server.github.tool.create_issue]\nclass = \"write\"\n";

@@ -11,6 +11,7 @@
 mod parse;
 
 use std::ops::RangeInclusive;
+use std::sync::OnceLock;
 
 use thiserror::Error;
 
@@ -127,10 +128,25 @@ impl GlobText {
     }
 }
 
-/// A parsed pattern.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A pattern, parsed at its first use if not before.
+#[derive(Clone, Debug)]
 pub struct Glob {
     pattern: String,
+    kind: GlobKind,
+    parsed: OnceLock<Parsed>,
+}
+
+impl PartialEq for Glob {
+    fn eq(&self, other: &Self) -> bool {
+        (&self.pattern, self.kind) == (&other.pattern, other.kind)
+    }
+}
+
+impl Eq for Glob {}
+
+/// A parsed pattern.
+#[derive(Clone, Debug)]
+struct Parsed {
     alternatives: Vec<Vec<GlobToken>>,
     /// For each alternative, the ASCII characters without which it cannot match.
     letters: Vec<u128>,
@@ -138,12 +154,8 @@ pub struct Glob {
     common: u128,
 }
 
-impl Glob {
-    /// Parses a pattern.
-    ///
-    /// # Errors
-    /// [`GlobError`] when it is empty, too long or malformed.
-    pub fn new(pattern: &str, kind: GlobKind) -> Result<Self, GlobError> {
+impl Parsed {
+    fn new(pattern: &str, kind: GlobKind) -> Result<Self, GlobError> {
         if pattern.is_empty() {
             return Err(GlobError::Empty);
         }
@@ -175,7 +187,47 @@ impl Glob {
         };
         let letters: Vec<u128> = alternatives.iter().map(needed).collect();
         let common = letters.iter().fold(u128::MAX, |all, one| all & one);
-        Ok(Self { pattern: pattern.to_owned(), alternatives, letters, common })
+        Ok(Self { alternatives, letters, common })
+    }
+}
+
+impl Glob {
+    /// Parses a pattern.
+    ///
+    /// # Errors
+    /// [`GlobError`] when it is empty, too long or malformed.
+    pub fn new(pattern: &str, kind: GlobKind) -> Result<Self, GlobError> {
+        let parsed = OnceLock::from(Parsed::new(pattern, kind)?);
+        Ok(Self { pattern: pattern.to_owned(), kind, parsed })
+    }
+
+    /// Takes a pattern of which [`Glob::new`] has made a glob before, in this version of the program. It is parsed when
+    /// it is needed.
+    #[must_use]
+    pub fn parsed_before(pattern: &str, kind: GlobKind) -> Self {
+        Self { pattern: pattern.to_owned(), kind, parsed: OnceLock::new() }
+    }
+
+    fn parsed(&self) -> &Parsed {
+        self.parsed.get_or_init(|| {
+            // A pattern that cannot be parsed, which was ruled out before, matches nothing.
+            let nothing = |_| Parsed { alternatives: Vec::new(), letters: Vec::new(), common: 0 };
+            Parsed::new(&self.pattern, self.kind).unwrap_or_else(nothing)
+        })
+    }
+
+    /// Whether a text cannot match, as far as the pattern shows without being parsed.
+    fn surely_differs(&self, text: &GlobText) -> bool {
+        let mut chars = text.chars.iter();
+        for char in self.pattern.chars() {
+            match char {
+                // In a path, `a/**` also matches `a`.
+                '*' | '?' | '[' | ']' | '{' | '}' | ',' | '\\' | '/' => return false,
+                char if chars.next() != Some(&char) => return true,
+                _ => {}
+            }
+        }
+        false
     }
 
     /// Parses a pattern for the files of a workspace, which must be relative and portable: without
@@ -202,11 +254,14 @@ impl Glob {
     /// Whether the whole of `text` matches.
     #[must_use]
     pub fn matches(&self, text: &GlobText) -> bool {
-        let missing = !text.letters;
-        if self.common & missing != 0 {
+        if self.parsed.get().is_none() && self.surely_differs(text) {
             return false;
         }
-        let mut alternatives = self.alternatives.iter().zip(&self.letters);
+        let (missing, parsed) = (!text.letters, self.parsed());
+        if parsed.common & missing != 0 {
+            return false;
+        }
+        let mut alternatives = parsed.alternatives.iter().zip(&parsed.letters);
         alternatives
             .any(|(tokens, needed)| needed & missing == 0 && match_tokens(tokens, &text.chars))
     }
@@ -220,14 +275,17 @@ impl Glob {
     /// Whether some text may match both this glob and another pattern.
     #[must_use]
     pub fn intersects(&self, pattern: &[GlobToken]) -> bool {
-        self.alternatives.iter().any(|tokens| tokens_intersect(tokens, pattern))
+        self.parsed().alternatives.iter().any(|tokens| tokens_intersect(tokens, pattern))
     }
 
     /// Whether everything that matches `other` certainly matches this glob too.
     #[must_use]
     pub fn covers(&self, other: &Self) -> bool {
-        other.alternatives.iter().all(|inner| {
-            self.alternatives.iter().any(|outer| outer == inner || prefix_covers(outer, inner))
+        other.parsed().alternatives.iter().all(|inner| {
+            self.parsed()
+                .alternatives
+                .iter()
+                .any(|outer| outer == inner || prefix_covers(outer, inner))
         })
     }
 }

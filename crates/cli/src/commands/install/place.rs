@@ -10,6 +10,7 @@ use crate::client_file::{ClientFile, folder_of};
 use crate::commands::install::refused;
 use crate::failure::Failure;
 use crate::input::unreadable;
+use crate::installed;
 use crate::output::{Output, Style, sanitize};
 use crate::project::Project;
 
@@ -48,6 +49,25 @@ impl Place {
         })
     }
 
+    /// Fails if the client has hooks of the other scope, and would ask twice: the second question is a refusal.
+    pub fn require_once(&self) -> Result<(), Failure> {
+        let (other, state) = match self.scope {
+            Scope::Project => (Scope::User, Project::of_user()),
+            Scope::User => (Scope::Project, around_here()?),
+        };
+        let state = state.and_then(|project| project.state().map(Path::to_owned).ok());
+        let there = state.map(|state| installed::read(&state, self.client, other)).transpose()?;
+        if there.flatten().is_none() || !installed::asks_twice(self.client) {
+            return Ok(());
+        }
+        let (client, other) = (self.client.as_str(), other.as_str());
+        let message = format!(
+            "{client} has the hooks of `--{other}` already: with both it would ask twice, and be refused"
+        );
+        Err(Failure::new(Code::RequestInvalid, message)
+            .hint(format!("take those out first: `windlass uninstall {client} --{other}`")))
+    }
+
     /// The client's file that has the hooks, and what is written into it.
     pub fn hook_file(&self) -> Result<(PathBuf, Content), Failure> {
         let file = plan(self.client, self.scope, &self.binary).into_iter().next();
@@ -66,6 +86,9 @@ impl Place {
 
     /// Tells what the user should know before hooks start this program by this project's policy.
     pub fn warn(&self, output: &Output) {
+        if output.json {
+            return;
+        }
         for warning in self.warnings() {
             let word = output.paint_note("warning:", Style::Warn);
             output.note(&format!("{word} {}", sanitize(&warning)));
@@ -85,6 +108,13 @@ impl Place {
             warnings.push(format!(
                 "`{}` lies in a folder for temporary files; when it is gone, no hook can start",
                 binary.display()
+            ));
+        }
+        // The others also look in the folders above.
+        if self.scope == Scope::Project && matches!(self.client, Client::Claude | Client::Gemini) {
+            warnings.push(format!(
+                "a session that is started in a folder below `{}` does not read these hooks; those of `--user` hold there, too",
+                self.root.display()
             ));
         }
         if self.client == Client::Gemini && self.scope == Scope::User {
