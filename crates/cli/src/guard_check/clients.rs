@@ -215,7 +215,12 @@ pub fn distrust(client: Client, scratch: &ScratchRepository) -> Result<(), Failu
             let path = scratch.home.join(CODEX_CONFIG);
             let config = std::fs::read_to_string(&path);
             let config = config.map_err(|error| Failure::of(Code::FileUnreadable, &error))?;
-            write(&path, &config.replace(&codex_trust(&scratch.root), "\n"))
+            let without = config.replace(&codex_trust(&scratch.root), "\n");
+            if without == config || without.contains("[projects.") {
+                let message = "the folder's trust cannot be taken out of the settings of Codex";
+                return Err(Failure::new(Code::Internal, message));
+            }
+            write(&path, &without)
         }
         Client::Gemini => write(&scratch.home.join(GEMINI_TRUST), "{}"),
         // They know no trust in folders when they run without a terminal.

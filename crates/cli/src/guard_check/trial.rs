@@ -52,14 +52,18 @@ impl Tried<'_> {
         let arguments: Vec<&str> =
             leading.chain(start.arguments.iter().map(String::as_str)).collect();
         let ended = scratch.run(&self.program.path, &arguments, &start.variables, TIMEOUT)?;
+        // Whoever asks afterwards has a program that works, and has it at the path that the records name.
+        copy_program(scratch.binary(), &copy)?;
         let has_run = clients::has_run(case.attempt, &scratch.root);
-        let verdict = verdict(case, has_run, &scratch)?;
+        let verdict = verdict(case, has_run, &scratch, &copy)?;
         let mut detail = told(&model);
         if !matches!(ended.ending, Ending::Exited) {
             detail = format!("the client did not end within {} seconds", TIMEOUT.as_secs());
         } else if model.requests().is_empty() {
             let stderr = String::from_utf8_lossy(&ended.stderr);
             detail = format!("the model was not asked: {}", stderr.trim());
+        } else if detail.is_empty() {
+            "the session ended before the tool was used".clone_into(&mut detail);
         }
         let detail = detail.chars().take(DETAIL_CHARS_MAX).collect();
         Ok(Measured { case, verdict, detail, took: began.elapsed() })
@@ -143,20 +147,29 @@ impl Tried<'_> {
 /// A copy of a program that can be replaced.
 fn copy_program(program: &Path, place: &Path) -> Result<(), Failure> {
     // A link has the same bytes and takes no time; it is replaced, never changed.
+    // What stood in its place may be gone.
+    drop(std::fs::remove_file(place));
     std::fs::hard_link(program, place)
         .or_else(|_| std::fs::copy(program, place).map(drop))
         .map_err(|error| Failure::of(Code::FileUnwritable, &error))
 }
 
 /// What became of the attempt.
-fn verdict(case: &Case, has_run: bool, scratch: &ScratchRepository) -> Result<Verdict, Failure> {
+fn verdict(
+    case: &Case,
+    has_run: bool,
+    scratch: &ScratchRepository,
+    program: &Path,
+) -> Result<Verdict, Failure> {
     let is_healthy = case.fault == Fault::Nothing && case.attempt == Attempt::Allowed;
     Ok(match (has_run, is_healthy) {
         (false, _) => Verdict::Stops,
         // A false alarm is no way to notice anything.
-        (true, true) if is_recorded(scratch)? && !is_noticed(case, scratch)? => Verdict::Works,
+        (true, true) if is_recorded(scratch)? && !is_noticed(case, scratch, program)? => {
+            Verdict::Works
+        }
         (true, true) => Verdict::Runs,
-        (true, false) if is_noticed(case, scratch)? => Verdict::Noticed,
+        (true, false) if is_noticed(case, scratch, program)? => Verdict::Noticed,
         (true, false) => Verdict::Runs,
     })
 }
@@ -170,8 +183,8 @@ fn is_recorded(scratch: &ScratchRepository) -> Result<bool, Failure> {
 }
 
 /// Whether Windlass finds afterwards that a tool was used without it, or that the hooks are not as they should be.
-fn is_noticed(case: &Case, scratch: &ScratchRepository) -> Result<bool, Failure> {
-    let checked = scratch.windlass(&["session", "check", "--json"])?;
+fn is_noticed(case: &Case, scratch: &ScratchRepository, program: &Path) -> Result<bool, Failure> {
+    let checked = scratch.run(program, &["session", "check", "--json"], &[], TIMEOUT)?;
     let sessions: Value = serde_json::from_slice(&checked.stdout).unwrap_or_default();
     let unguarded = |session: &Value| {
         session.get("unguarded").and_then(Value::as_array).is_some_and(|uses| !uses.is_empty())
