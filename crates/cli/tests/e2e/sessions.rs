@@ -420,7 +420,7 @@ fn tools_that_only_clients_have_are_judged_too() {
     session.before("t6", "mcp__mine__list", &json!({})).exit(2).warns("has the name of a server");
     // Windlass itself has no such tool.
     let made = place.run(&["call", "run", "client/skill", "--args", "{\"skill\":\"review\"}"]);
-    made.fails_with(1, "TOOL_SERVER_UNAVAILABLE");
+    made.exit(1).says("TOOL_SERVER_UNAVAILABLE");
 }
 
 #[test]
