@@ -118,21 +118,6 @@ mod tests {
     }
 
     #[test]
-    fn the_shell_reads_the_words_that_were_written() {
-        let line = "printf '%s\\n' \"it's\"; exit 3";
-        let words = LINE.wrap(line);
-        let printed = std::process::Command::new("sh")
-            .args(["-c", &format!("printf '%s\\0' {words}")])
-            .output()
-            .unwrap();
-        let printed = String::from_utf8(printed.stdout).unwrap();
-        let read: Vec<&str> = printed.split_terminator('\0').collect();
-        assert_eq!(read.first(), Some(&LINE.binary));
-        assert_eq!(read.last(), Some(&line));
-        assert_eq!(read.len(), 8);
-    }
-
-    #[test]
     fn other_lines_are_left_alone() {
         let wrapped = LINE.wrap("ls");
         for other in [

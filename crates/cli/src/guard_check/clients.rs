@@ -198,7 +198,9 @@ pub fn disable(client: Client, scratch: &ScratchRepository) -> Result<(), Failur
         }
         Client::Gemini => {
             let mut settings = gemini_settings();
-            settings["hooksConfig"] = json!({ "enabled": false });
+            if let Some(settings) = settings.as_object_mut() {
+                settings.insert("hooksConfig".to_owned(), json!({ "enabled": false }));
+            }
             write(&scratch.home.join(".gemini/settings.json"), &settings.to_string())
         }
         Client::OpenCode => write(
