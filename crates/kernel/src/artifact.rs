@@ -47,8 +47,7 @@ pub struct Proposal {
     /// The server that has the tool.
     #[schemars(regex(pattern = r"^[a-z0-9_-]+$"), length(max = 64))]
     pub tool_server: String,
-    /// The workspace that the call works in, which is nowhere else dispatched: [`PROJECT_WORKSPACE`],
-    /// [`CLIENT_WORKSPACE`], or the path of a work tree in the project's state folder.
+    /// The workspace that the call works in: [`PROJECT_WORKSPACE`], [`CLIENT_WORKSPACE`], or a work tree's path.
     #[schemars(length(min = 1, max = 4096))]
     pub workspace: String,
 }
@@ -56,8 +55,7 @@ pub struct Proposal {
 /// The workspace of a call that works in the project's folder.
 pub const PROJECT_WORKSPACE: &str = ".";
 
-/// The workspace of a call that a coding agent makes itself, in the project's folder. It is recorded before the
-/// agent may make it, and never dispatched.
+/// The workspace of a call that a coding agent makes itself: recorded before that, and never dispatched.
 pub const CLIENT_WORKSPACE: &str = "client";
 
 /// A request for a tool call.
@@ -155,8 +153,7 @@ pub enum DecidedBy {
         /// The name of the person who gave it.
         name: String,
     },
-    /// The person who works with a coding agent: the policy asks about the call, and the agent's client asks that
-    /// person with its own prompt before it makes the call. Nothing is signed.
+    /// The person at a coding agent, whom its client asks with its own prompt before it makes the call. Not signed.
     Prompt {
         /// The client.
         client: String,

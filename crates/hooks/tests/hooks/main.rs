@@ -18,5 +18,6 @@ mod properties;
 mod readers;
 mod recognition;
 mod table;
+mod tokens;
 mod transcript_places;
 mod transcripts;
