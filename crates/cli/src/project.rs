@@ -11,7 +11,7 @@ use windlass_kernel::artifact::{CLIENT_WORKSPACE, PROJECT_WORKSPACE};
 use windlass_policy::{PolicySet, Server};
 use windlass_runtime::{FileWorkspace, Gateway, NoConnector, PolicySupervisor, SystemClock};
 use windlass_store::{Store, StoreError};
-use windlass_store_sqlite::SqliteStore;
+use windlass_store_sqlite::{Settings as StoreSettings, SqliteStore};
 use windlass_views::Files;
 
 use crate::config::Config;
@@ -27,6 +27,8 @@ use crate::{mcp, state, trust, user_folders};
 pub const FOLDER: &str = ".windlass";
 /// The journal's file in the state folder.
 pub const DATABASE: &str = "windlass.db";
+/// At so many pages the write-ahead log is checkpointed by an event of a session.
+const EVENT_WAL_PAGES: u32 = 100;
 /// The record of the policy whose examples have passed, in the state folder.
 const PASSED: &str = "policy-passed";
 /// The maximum size of a configuration file.
@@ -238,8 +240,18 @@ impl Project {
         files.get("config.toml").map_or_else(|| Ok(Config::default()), |bytes| parse_config(bytes))
     }
 
+    /// Opens the journal for one event of a session. A process that lives so shortly reads the whole write-ahead log to
+    /// open the journal, so the log is kept short.
+    pub fn store_for_event(&self, config: &Config) -> Result<SqliteStore, Failure> {
+        self.store_with(StoreSettings { wal_pages: EVENT_WAL_PAGES, ..config.store() })
+    }
+
     /// Opens the journal that `init` created.
     pub fn store(&self, config: &Config) -> Result<SqliteStore, Failure> {
+        self.store_with(config.store())
+    }
+
+    fn store_with(&self, settings: StoreSettings) -> Result<SqliteStore, Failure> {
         let path = self.state()?.join(DATABASE);
         if !path.exists() {
             let message = format!("the journal `{}` is missing", path.display());
@@ -248,7 +260,7 @@ impl Project {
                  starts with an empty one",
             ));
         }
-        SqliteStore::open(&path, config.store()).map_err(|error| {
+        SqliteStore::open(&path, settings).map_err(|error| {
             if !matches!(error, StoreError::ReadOnly { .. }) {
                 return error.into();
             }

@@ -98,7 +98,7 @@ fn judge(named: Option<&Path>, event: &HookEvent) -> Result<HookOutput, Failure>
     let config = Project::config(&files)?;
     let supervisor = Arc::new(project.supervisor_again(&files)?);
     let policy_hash = supervisor.set().hash();
-    let store: Arc<dyn windlass_store::Store> = Arc::new(project.store(&config)?);
+    let store: Arc<dyn windlass_store::Store> = Arc::new(project.store_for_event(&config)?);
     let gateway =
         project.client_gateway(&files, &config, Arc::clone(&supervisor), Arc::clone(&store))?;
     let sessions = sessions_of(&project, Arc::clone(&store))?;
