@@ -53,7 +53,10 @@ fn measure(client: Client, program: &ClientProgram, output: &Output) -> Result<R
     let mut measured: Vec<Measured> = Vec::new();
     let cases: Vec<_> = CASES.iter().filter(|case| case.clients.contains(&client)).collect();
     for (index, case) in cases.iter().enumerate() {
-        let one = tried.measure(case)?;
+        let one = match tried.measure(case)? {
+            Ok(one) => one,
+            Err(problem) => return Ok(Report { client, version, measured: Err(problem) }),
+        };
         output.note(&format!(
             "{client} {version}, {} of {}: {}: {}",
             index + 1,

@@ -34,6 +34,30 @@ pub enum Fault {
     Options(&'static [&'static str]),
 }
 
+impl Fault {
+    /// Whether a session can end at its prompt, before the agent tries anything.
+    pub const fn refuses_prompt(self) -> bool {
+        match self {
+            Self::Program(ProgramFault::Missing | ProgramFault::NotExecutable)
+            | Self::State(StateFault::NotTrusted)
+            | Self::Hooks(HooksFault::FolderNotTrusted) => true,
+            Self::Nothing
+            | Self::Program(
+                ProgramFault::Vanishes
+                | ProgramFault::Exits
+                | ProgramFault::Killed
+                | ProgramFault::Hangs
+                | ProgramFault::Truncated
+                | ProgramFault::Chatters
+                | ProgramFault::Silent,
+            )
+            | Self::State(StateFault::JournalDamaged | StateFault::Deleted)
+            | Self::Hooks(HooksFault::Removed | HooksFault::Disabled | HooksFault::DisabledLater)
+            | Self::Options(_) => false,
+        }
+    }
+}
+
 /// How the program fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProgramFault {

@@ -89,7 +89,7 @@ pub fn start(
             )
         }
         Client::Gemini => {
-            write(&scratch.home.join(".gemini/settings.json"), &gemini_settings().to_string())?;
+            write(&scratch.home.join(".gemini/settings.json"), &gemini_settings(true).to_string())?;
             let folders = json!({ scratch.root.display().to_string(): "TRUST_FOLDER" });
             write(&scratch.home.join(GEMINI_TRUST), &folders.to_string())?;
             (
@@ -197,11 +197,8 @@ pub fn disable(client: Client, scratch: &ScratchRepository) -> Result<(), Failur
             write(&path, config.get(..trust).unwrap_or_default())
         }
         Client::Gemini => {
-            let mut settings = gemini_settings();
-            if let Some(settings) = settings.as_object_mut() {
-                settings.insert("hooksConfig".to_owned(), json!({ "enabled": false }));
-            }
-            write(&scratch.home.join(".gemini/settings.json"), &settings.to_string())
+            let settings = gemini_settings(false).to_string();
+            write(&scratch.home.join(".gemini/settings.json"), &settings)
         }
         Client::OpenCode => write(
             &scratch.root.join(hook_file(client)),
@@ -230,8 +227,9 @@ pub fn distrust(client: Client, scratch: &ScratchRepository) -> Result<(), Failu
     }
 }
 
-fn gemini_settings() -> Value {
+fn gemini_settings(hooks_enabled: bool) -> Value {
     json!({
+        "hooksConfig": { "enabled": hooks_enabled },
         "security": { "auth": { "selectedType": "gemini-api-key" } },
         "general": { "disableAutoUpdate": true, "disableUpdateNag": true },
         "privacy": { "usageStatisticsEnabled": false },

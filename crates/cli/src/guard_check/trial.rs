@@ -35,8 +35,8 @@ pub struct Tried<'a> {
 }
 
 impl Tried<'_> {
-    /// Tries one case in a new repository.
-    pub fn measure(&self, case: &'static Case) -> Result<Measured, Failure> {
+    /// Tries one case in a new repository; `Err` says why it shows nothing.
+    pub fn measure(&self, case: &'static Case) -> Result<Result<Measured, String>, Failure> {
         let began = Instant::now();
         let folder = tempfile::Builder::new().prefix("windlass-guards-").tempdir();
         let folder = folder.map_err(|error| Failure::of(Code::FileUnwritable, &error))?;
@@ -56,17 +56,27 @@ impl Tried<'_> {
         copy_program(scratch.binary(), &copy)?;
         let has_run = clients::has_run(case.attempt, &scratch.root);
         let verdict = verdict(case, has_run, &scratch, &copy)?;
-        let mut detail = told(&model);
-        if !matches!(ended.ending, Ending::Exited) {
-            detail = format!("the client did not end within {} seconds", TIMEOUT.as_secs());
-        } else if model.requests().is_empty() {
-            let stderr = String::from_utf8_lossy(&ended.stderr);
-            detail = format!("the model was not asked: {}", stderr.trim());
-        } else if detail.is_empty() {
-            "the session ended before the tool was used".clone_into(&mut detail);
+        // A client that was never asked to use the tool, or is too slow for this machine, shows nothing.
+        let said = String::from_utf8_lossy(&ended.stderr);
+        let problem = if !matches!(ended.ending, Ending::Exited) {
+            Some(format!("it did not end within {} seconds", TIMEOUT.as_secs()))
+        } else if model.requests().is_empty() && !case.fault.refuses_prompt() {
+            Some(format!("it did not ask its model: {}", said.trim()))
+        } else {
+            None
+        };
+        if let Some(problem) = problem {
+            return Ok(Err(format!("in the case `{}` {problem}", case.name)));
         }
-        let detail = detail.chars().take(DETAIL_CHARS_MAX).collect();
-        Ok(Measured { case, verdict, detail, took: began.elapsed() })
+        let told = match told(&model) {
+            Some(told) => told,
+            None if model.requests().is_empty() => {
+                format!("the model was not asked: {}", said.trim())
+            }
+            None => "the session ended before the tool was used".to_owned(),
+        };
+        let detail = told.chars().take(DETAIL_CHARS_MAX).collect();
+        Ok(Ok(Measured { case, verdict, detail, took: began.elapsed() }))
     }
 
     /// The user's settings in the scratch repository: where the client is.
@@ -201,9 +211,8 @@ fn is_noticed(case: &Case, scratch: &ScratchRepository, program: &Path) -> Resul
 }
 
 /// What the model was told of its last call.
-fn told(model: &LoopbackModel) -> String {
+fn told(model: &LoopbackModel) -> Option<String> {
     let requests = model.requests();
     let results = requests.iter().map(|request| &request.results).max_by_key(|all| all.len());
-    let last = results.and_then(|results| results.last());
-    last.map(|result| result.text.trim().to_owned()).unwrap_or_default()
+    results?.last().map(|result| result.text.trim().to_owned())
 }
