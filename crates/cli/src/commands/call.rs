@@ -177,7 +177,7 @@ fn gateway_for(
     let config = Project::config(&files)?;
     let supervisor = Arc::new(project.supervisor(&files)?);
     let store = Arc::new(project.store(&config)?);
-    let has_cell = supervisor.confinement_of(cell::SERVER, cell::TOOL, "").is_some();
+    let has_cell = cell::is_used(&supervisor);
     let of_session = request.run.map(|run| SessionCall { run, has_cell });
     Ok((project.client_gateway(&files, &config, supervisor, store)?, of_session))
 }

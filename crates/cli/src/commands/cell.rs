@@ -10,12 +10,27 @@ use windlass_runtime::PolicySupervisor;
 use crate::args::Cell;
 use crate::failure::{CommandResult, Failure};
 use crate::project::Project;
+use crate::session_surroundings::text_of;
 use crate::user_config::UserConfig;
 
 /// The tool that runs lines.
-pub const SERVER: &str = "shell";
+const SERVER: &str = "shell";
 /// Its name.
-pub const TOOL: &str = "run";
+const TOOL: &str = "run";
+
+/// Whether lines of shell have cells in a project.
+pub fn is_used(supervisor: &PolicySupervisor) -> bool {
+    supervisor.confinement_of(SERVER, TOOL, "").is_some()
+}
+
+/// The path of this program, if it runs lines of shell in cells.
+pub fn program(supervisor: &PolicySupervisor) -> Result<Option<String>, Failure> {
+    if !is_used(supervisor) {
+        return Ok(None);
+    }
+    let path = std::env::current_exe().map_err(|error| Failure::of(Code::Internal, &error))?;
+    text_of(&path).map(Some)
+}
 
 /// Runs the line and returns its exit code.
 pub fn run(mut project: Project, options: &Cell) -> CommandResult {

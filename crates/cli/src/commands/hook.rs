@@ -103,10 +103,7 @@ fn judge(named: Option<&Path>, event: &HookEvent) -> Result<HookOutput, Failure>
         project.client_gateway(&files, &config, Arc::clone(&supervisor), Arc::clone(&store))?;
     let sessions = sessions_of(&project, Arc::clone(&store))?;
     let root = text_of(project.workspace())?;
-    let binary = match supervisor.confinement_of(cell::SERVER, cell::TOOL, "") {
-        Some(_) => Some(own_path()?),
-        None => None,
-    };
+    let binary = cell::program(&supervisor)?;
     let surroundings = ProjectSurroundings {
         project: &project,
         supervisor: &supervisor,
@@ -155,12 +152,6 @@ pub fn sessions_of(
     store: Arc<dyn windlass_store::Store>,
 ) -> Result<Sessions, Failure> {
     Ok(Sessions::new(store, Arc::new(SystemClock), project.state()?.join("sessions")))
-}
-
-/// The path of this program.
-pub fn own_path() -> Result<String, Failure> {
-    let path = std::env::current_exe().map_err(|error| Failure::of(Code::Internal, &error))?;
-    text_of(&path)
 }
 
 /// What a client is answered about a call that waits for a person. Only Claude Code has a prompt that neither the agent

@@ -19,7 +19,7 @@ use windlass_store::Store;
 use windlass_views::RunSummary;
 
 use crate::args::{AllowAll, SessionCommand};
-use crate::commands::hook::{own_path, sessions_of};
+use crate::commands::hook::sessions_of;
 use crate::commands::{cell, session_rewind};
 use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, Style, sanitize};
@@ -303,10 +303,7 @@ fn check(project: &Project, named: Option<&str>, output: &Output) -> CommandResu
     };
     let supervisor = project.supervisor(&project.files()?)?;
     let root = text_of_path(project.workspace())?;
-    let binary = match supervisor.confinement_of(cell::SERVER, cell::TOOL, "") {
-        Some(_) => Some(own_path()?),
-        None => None,
-    };
+    let binary = cell::program(&supervisor)?;
     let check = TranscriptCheck { supervisor: &supervisor, root: &root, cell: binary.as_deref() };
     let histories = Histories::new(&runs, None);
     let mut values = Vec::new();
@@ -364,7 +361,7 @@ fn allow_all(project: &Project, options: &AllowAll, output: &Output) -> CommandR
     let files = project.files()?;
     let config = Project::config(&files)?;
     let supervisor = Arc::new(project.supervisor(&files)?);
-    if supervisor.confinement_of(cell::SERVER, cell::TOOL, "").is_none() {
+    if !cell::is_used(&supervisor) {
         people.require_protected(&name)?;
     }
     let until_ms = i64::from(options.minutes).saturating_mul(60_000);
