@@ -52,7 +52,7 @@ pub const GROUPS: &[Group] = &[
         name: "kills",
         purpose: "the real binary killed at random moments and raced against itself",
         filters: &[
-            "package(windlass) & binary(kill) & test(/^outside::|^race::|random_moments/)",
+            "package(windlass) & binary(kill) & test(/^outside::|^race::|^rewind::.*moves_files|random_moments/)",
             "package(windlass) & binary(runs) & test(/^workspaces::.*killed/)",
             "package(windlass-workspace) & binary(snapshot) & test(/^kill::/)",
         ],

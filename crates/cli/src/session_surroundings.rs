@@ -94,14 +94,23 @@ impl Surroundings for ProjectSurroundings<'_> {
         if let EventKind::SessionStarted { .. } = event.kind {
             let since = watched_since(self.project, event.client, &runs)?;
             let histories = Histories::new(&runs, None);
-            for other in session_transcripts::find(event.client, Path::new(self.root), since) {
-                found.extend(check.unguarded(event.client, &other, &histories)?);
+            let search = session_transcripts::find(event.client, Path::new(self.root), since);
+            for other in search.found.values() {
+                found.extend(check.unguarded(event.client, other, &histories)?);
             }
             return Ok(found);
         }
-        let path = event.transcript.as_deref().map(Path::new);
-        let own =
-            path.and_then(|path| session_transcripts::read(event.client, path, &event.session));
+        let own = match event.client {
+            Client::Claude | Client::Codex | Client::Gemini => {
+                let path = event.transcript.as_deref().map(Path::new);
+                path.and_then(|path| session_transcripts::read(event.client, path, &event.session))
+            }
+            Client::OpenCode => {
+                let since = watched_since(self.project, event.client, &runs)?;
+                let mut search = session_transcripts::find_in_database(&event.session, since);
+                search.found.remove(&event.session)
+            }
+        };
         if let Some(own) = own {
             let histories = Histories::new(&runs, Some(session.run));
             found.extend(check.unguarded(event.client, &own, &histories)?);

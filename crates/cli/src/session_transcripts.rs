@@ -1,5 +1,7 @@
 //! The clients' own records of sessions in a project, compared with the journal.
 
+mod opencode;
+
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,6 +19,7 @@ use windlass_sessions::{Reconciler, SessionHistory, Unguarded};
 
 use crate::client_file::folder_of;
 use crate::session_surroundings::sessions_in;
+use opencode::Wanted;
 
 /// The most transcripts of a client that are read, newest first.
 const FILES_MAX: usize = 500;
@@ -88,16 +91,53 @@ pub struct FoundTranscript {
     pub transcript: Transcript,
 }
 
+/// The transcripts that were found.
+#[derive(Default)]
+pub struct Search {
+    /// By session.
+    pub found: BTreeMap<String, FoundTranscript>,
+    /// Whether there is something that could not be read, or was too much.
+    pub is_incomplete: bool,
+}
+
+impl Search {
+    /// Adds what belongs to a session.
+    fn add(&mut self, session: &str, transcript: Transcript) {
+        let all = self.found.entry(session.to_owned()).or_insert_with(|| FoundTranscript {
+            session: session.to_owned(),
+            transcript: Transcript::default(),
+        });
+        let all = &mut all.transcript;
+        all.cwd = all.cwd.take().or(transcript.cwd);
+        all.is_incomplete |= transcript.is_incomplete;
+        all.uses.extend(transcript.uses);
+        all.tokens = all.tokens.plus(transcript.tokens);
+    }
+}
+
 /// Reads one transcript; nothing if it cannot be read.
 pub fn read(client: Client, path: &Path, session: &str) -> Option<FoundTranscript> {
     let transcript = read_transcript(client, &tail(path)?)?;
     Some(FoundTranscript { session: session.to_owned(), transcript })
 }
 
-/// The transcripts of a client's sessions in a folder that were written to since a time, by session. Those of subagents
-/// belong to the session that started them.
-pub fn find(client: Client, root: &Path, since: SystemTime) -> Vec<FoundTranscript> {
-    let Some(root_text) = root.to_str() else { return Vec::new() };
+/// What OpenCode's database has of a session since a time; the client names no file in its events.
+pub fn find_in_database(session: &str, since: SystemTime) -> Search {
+    opencode::find(Wanted::Session(session), since)
+}
+
+/// The transcripts of a client's sessions in a folder that were written to since a time. Those of subagents belong to
+/// the session that started them.
+pub fn find(client: Client, root: &Path, since: SystemTime) -> Search {
+    match client {
+        Client::Claude | Client::Codex | Client::Gemini => find_files(client, root, since),
+        Client::OpenCode => opencode::find(Wanted::In(root), since),
+    }
+}
+
+fn find_files(client: Client, root: &Path, since: SystemTime) -> Search {
+    let mut search = Search::default();
+    let Some(root_text) = root.to_str() else { return search };
     let mut files: Vec<(SystemTime, PathBuf, Option<String>)> = Vec::new();
     for place in transcript_places(client, root_text).unwrap_or_default() {
         let Ok(folder) = folder_of(place.root, root) else { continue };
@@ -116,7 +156,7 @@ pub fn find(client: Client, root: &Path, since: SystemTime) -> Vec<FoundTranscri
         }
     }
     files.sort_by_key(|(written, path, _)| (std::cmp::Reverse(*written), path.clone()));
-    let mut found: BTreeMap<String, Transcript> = BTreeMap::new();
+    search.is_incomplete = files.len() > FILES_MAX;
     for (_, path, owner) in files.into_iter().take(FILES_MAX) {
         let Some(transcript) = tail(&path).and_then(|bytes| read_transcript(client, &bytes)) else {
             continue;
@@ -125,13 +165,9 @@ pub fn find(client: Client, root: &Path, since: SystemTime) -> Vec<FoundTranscri
         let stem = || path.file_stem().map(|stem| stem.to_string_lossy().into_owned());
         let session = owner.or_else(|| transcript.session.clone()).or_else(stem);
         let (true, Some(session)) = (is_here, session) else { continue };
-        let all = found.entry(session).or_default();
-        all.cwd = all.cwd.take().or(transcript.cwd);
-        all.is_incomplete |= transcript.is_incomplete;
-        all.uses.extend(transcript.uses);
-        all.tokens = all.tokens.plus(transcript.tokens);
+        search.add(&session, transcript);
     }
-    found.into_iter().map(|(session, transcript)| FoundTranscript { session, transcript }).collect()
+    search
 }
 
 /// The end of a file, as much as is read of it.

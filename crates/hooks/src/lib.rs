@@ -33,6 +33,6 @@ pub use install::{
 };
 pub use tools::{MappedCall, Mapping, ToolTable, with_command};
 pub use transcript::{
-    ProjectSign, TRANSCRIPT_BYTES_MAX, Tokens, Transcript, TranscriptPlace, TranscriptUse,
-    UseOutcome, read_transcript, transcript_places,
+    OPENCODE_DATA, OpenCodeReader, ProjectSign, TRANSCRIPT_BYTES_MAX, Tokens, Transcript,
+    TranscriptPlace, TranscriptUse, UseOutcome, read_transcript, transcript_places,
 };

@@ -7,6 +7,7 @@ mod claude;
 mod codex;
 mod gemini;
 mod lines;
+mod opencode;
 mod places;
 
 use std::collections::BTreeMap;
@@ -16,7 +17,8 @@ use serde_json::Value;
 use crate::client::Client;
 use crate::fields::{NAME_BYTES_MAX, PATH_BYTES_MAX, is_limited};
 
-pub use places::{ProjectSign, TranscriptPlace, transcript_places};
+pub use opencode::OpenCodeReader;
+pub use places::{OPENCODE_DATA, ProjectSign, TranscriptPlace, transcript_places};
 
 /// The most of a transcript that is read, from its end.
 pub const TRANSCRIPT_BYTES_MAX: usize = 256 << 20;
@@ -109,6 +111,7 @@ pub struct TranscriptUse {
     ///   of its tool `exec`, which is how most of its models use tools, shows the input after the change, and
     ///   `apply_patch` there shows `changes` in place of the patch.
     /// - Gemini CLI: after. Match it with the input that the hook answered, or with that of the event after the use.
+    /// - OpenCode: after.
     pub input: Value,
     /// Whether it ran.
     pub outcome: UseOutcome,
@@ -133,7 +136,7 @@ pub enum UseOutcome {
 
 /// Reads a client's transcript, as far as it can be read.
 ///
-/// Returns `None` for OpenCode, which keeps its sessions in an SQLite database.
+/// Returns `None` for OpenCode, which keeps its sessions in an SQLite database: see [`OpenCodeReader`].
 #[must_use]
 pub fn read_transcript(client: Client, bytes: &[u8]) -> Option<Transcript> {
     match client {

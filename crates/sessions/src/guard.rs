@@ -7,7 +7,7 @@ use windlass_kernel::{Code, Digest, PlanId, RiskLevel, State, TraceId};
 use windlass_runtime::{Asking, CallLimits, CallReport, CallRequest, ClientReport, Gateway};
 
 use crate::error::SessionError;
-use crate::note::{SessionNote, Unguarded};
+use crate::note::{SessionNote, Unguarded, notes};
 use crate::sessions::{NewSession, Session, SessionName, Sessions};
 use crate::tool_use::{CLIENT_SERVER, Mapped, key, plain_name};
 
@@ -103,6 +103,10 @@ impl Guard<'_> {
         new: impl FnOnce() -> Result<NewSession, SessionError>,
     ) -> Result<Answer, SessionError> {
         let name = SessionName { client: event.client, id: &event.session };
+        // A client that sends the end twice has not begun anew.
+        if matches!(event.kind, EventKind::SessionEnded { .. }) && self.sessions.has_ended(name)? {
+            return Ok(Answer::Proceed);
+        }
         let session = self.sessions.enter(name, new)?;
         self.note_policy(&session)?;
         match &event.kind {
@@ -160,11 +164,10 @@ impl Guard<'_> {
     /// Records that the policy is another one than at the last event.
     fn note_policy(&self, session: &Session<'_>) -> Result<(), SessionError> {
         let to = self.policy_hash;
-        let from = session.progress(|progress| progress.policy.replace(to))?;
-        match from {
-            Some(from) if from != to => session.note(&SessionNote::PolicyChanged { from, to }),
-            Some(_) | None => Ok(()),
-        }
+        session.record(|progress| {
+            let from = progress.policy.replace(to).filter(|from| *from != to);
+            (from.map(|from| SessionNote::PolicyChanged { from, to }).into_iter().collect(), ())
+        })
     }
 
     fn prompted(
@@ -176,21 +179,23 @@ impl Guard<'_> {
         if let Some(reason) = self.stopped(session) {
             return Ok(Answer::Halt { reason });
         }
-        let (number, mut tell) = session.progress(|progress| {
+        let number = session.progress(|progress| {
             progress.prompts = progress.prompts.saturating_add(1);
             progress.streak = windlass_runtime::CallStreak::default();
-            (progress.prompts, std::mem::take(&mut progress.tell))
+            progress.prompts
         })?;
         let kept = self.surroundings.keep_files(&kept_name(session.run, number));
-        if let Err(reason) = &kept {
-            tell.push(format!("The files could not be kept for a rewind: {reason}"));
-        }
         let text = self.surroundings.redacted(text).chars().take(PROMPT_CHARS_MAX).collect();
         let not_kept = kept.as_ref().err().cloned();
+        let problem = not_kept
+            .as_ref()
+            .map(|reason| format!("The files could not be kept for a rewind: {reason}"));
         session.note(&SessionNote::Prompt { number, text, tree: kept.ok(), not_kept })?;
-        tell.extend(self.surroundings.hooks_problem(event, None));
-        tell.extend(self.reconcile(event, session)?);
-        Ok(told(tell))
+        let hooks = self.surroundings.hooks_problem(event, None);
+        let found = self.reconcile(event, session)?;
+        // It is taken last: whoever dies before has told nobody.
+        let tell = session.progress(|progress| std::mem::take(&mut progress.tell))?;
+        Ok(told(tell.into_iter().chain(problem).chain(hooks).chain(found)))
     }
 
     /// Records what the client did without asking, as far as its own records show it, and says it.
@@ -200,13 +205,11 @@ impl Guard<'_> {
         session: &Session<'_>,
     ) -> Result<Option<String>, SessionError> {
         let found = self.surroundings.unguarded(event, session)?;
-        let new = session.progress(|progress| {
+        let new = session.record(|progress| {
             let is_new = |one: &Unguarded| progress.unguarded.insert(one.clone());
-            found.into_iter().filter(is_new).collect::<Vec<_>>()
+            let new: Vec<Unguarded> = found.into_iter().filter(is_new).collect();
+            (new.iter().cloned().map(SessionNote::Unguarded).collect(), new)
         })?;
-        for one in &new {
-            session.note(&SessionNote::Unguarded(one.clone()))?;
-        }
         Ok((!new.is_empty()).then(|| {
             let tools: Vec<&str> = new.iter().map(|one| one.tool.as_str()).take(5).collect();
             format!(
@@ -361,17 +364,18 @@ impl Guard<'_> {
         let Mapped::Calls(calls) = self.map(event, tool_use).calls else {
             return Ok(Answer::Proceed);
         };
-        let mut unknown = false;
+        let mut unknown = 0_usize;
         for (number, call) in calls.iter().enumerate() {
             let request = self.request(event, session.run, tool_use, call, number);
             match self.gateway.handed_over(request)? {
                 Some(trace_id) => {
                     self.gateway.settle_report(trace_id, report.clone())?;
                 }
-                None => unknown = true,
+                None => unknown = unknown.saturating_add(1),
             }
         }
-        if !unknown {
+        // Calls that a person approved are no longer found once they are reported.
+        if unknown == 0 || unknown <= let_through(session, tool_use)? {
             return Ok(Answer::Proceed);
         }
         let unguarded = Unguarded {
@@ -379,15 +383,25 @@ impl Guard<'_> {
             tool: tool_use.name.clone(),
             id: tool_use.id.clone(),
         };
-        if session.progress(|progress| progress.unguarded.insert(unguarded.clone()))? {
-            session.note(&SessionNote::Unguarded(unguarded))?;
-        }
+        session.record(|progress| {
+            let is_new = progress.unguarded.insert(unguarded.clone());
+            (is_new.then_some(SessionNote::Unguarded(unguarded)).into_iter().collect(), ())
+        })?;
         let text = format!(
             "UNGUARDED: Windlass has no record of this use of `{}`: the client made it without asking",
             tool_use.name
         );
         Ok(Answer::Tell { text })
     }
+}
+
+/// How many approved calls were let through for a use of a tool.
+fn let_through(session: &Session<'_>, tool_use: &ToolUse) -> Result<usize, SessionError> {
+    let Some(id) = &tool_use.id else { return Ok(0) };
+    let is_it =
+        |note: &SessionNote| matches!(note, SessionNote::LetThrough { id: own, .. } if own == id);
+    let notes = notes(session.store(), session.run)?;
+    Ok(notes.iter().filter(|(_, note)| is_it(note)).count())
 }
 
 /// Records an event of the client.

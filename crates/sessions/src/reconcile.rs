@@ -1,11 +1,13 @@
 //! Compares a client's own record of a session with the journal.
 
+use std::collections::BTreeSet;
+
 use serde_json::Value;
 use windlass_hooks::{
     Client, MappedCall, Mapping, ToolTable, ToolUse, Transcript, TranscriptUse, UseOutcome,
     unwrap_cell_line,
 };
-use windlass_kernel::{Call, Code, State};
+use windlass_kernel::{Call, Code, State, TraceId};
 
 use crate::history::SessionHistory;
 use crate::note::{SessionNote, Unguarded};
@@ -46,7 +48,10 @@ impl Reconciler<'_> {
         let mut found = Vec::new();
         for one in happened {
             let is_missing = match &one.id {
-                Some(id) => is_outside(self.client, one) && !is_permitted(history, id),
+                Some(id) => {
+                    let parts = self.calls(one, cwd).map_or(0, |calls| calls.len());
+                    is_outside(self.client, one) && !is_permitted(history, id, parts)
+                }
                 None => match self.calls(one, cwd) {
                     Some(calls) => !take(&calls, history, &mut taken),
                     None => false,
@@ -98,21 +103,28 @@ fn is_outside(client: Client, one: &TranscriptUse) -> bool {
     !waits && mapping != Mapping::Internal
 }
 
-/// Whether all calls of the use with this id were permitted.
-fn is_permitted(history: &SessionHistory, id: &str) -> bool {
-    let let_through = history
-        .notes
-        .iter()
-        .any(|(_, note)| matches!(note, SessionNote::LetThrough { id: own, .. } if own == id));
-    let mut permitted = let_through;
+/// Whether all calls of the use with this id were permitted. It stands for so many `parts`: a hook that died may have
+/// recorded fewer.
+fn is_permitted(history: &SessionHistory, id: &str, parts: usize) -> bool {
+    let mut permitted: BTreeSet<TraceId> = BTreeSet::new();
+    permitted.extend(history.notes.iter().filter_map(|(_, note)| match note {
+        SessionNote::LetThrough { id: own, call } if own == id => Some(*call),
+        SessionNote::LetThrough { .. }
+        | SessionNote::Event { .. }
+        | SessionNote::Prompt { .. }
+        | SessionNote::Unguarded(_)
+        | SessionNote::PolicyChanged { .. }
+        | SessionNote::Rewound { .. } => None,
+    }));
+    let let_through = !permitted.is_empty();
     for call in history.calls.iter().filter(|call| tool_use_ids(call).any(|own| own == id)) {
         if was_given(call) {
-            permitted = true;
+            permitted.insert(call.head.trace_id);
         } else if !let_through && !is_repetition(call) {
             return false;
         }
     }
-    permitted
+    permitted.len() >= parts.max(1)
 }
 
 /// Whether the client was given the call.

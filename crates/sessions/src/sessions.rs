@@ -64,6 +64,14 @@ struct Known {
     run: TraceId,
 }
 
+/// The latest run of a session.
+enum Latest {
+    /// It goes on.
+    Open(TraceId),
+    /// It has ended.
+    Ended,
+}
+
 /// The sessions of a project.
 pub struct Sessions {
     store: Arc<dyn Store>,
@@ -84,8 +92,23 @@ impl Sessions {
     /// # Errors
     /// [`SessionError`] if its file or the store cannot be read.
     pub fn find(&self, name: SessionName<'_>) -> Result<Option<Session<'_>>, SessionError> {
-        let stem = name.stem();
-        let path = self.file(&stem, "json");
+        Ok(match self.latest(name)? {
+            Some(Latest::Open(run)) => Some(Session { sessions: self, run, stem: name.stem() }),
+            Some(Latest::Ended) | None => None,
+        })
+    }
+
+    /// Whether there was a run of a session and it has ended.
+    ///
+    /// # Errors
+    /// [`SessionError`] if its file or the store cannot be read.
+    pub fn has_ended(&self, name: SessionName<'_>) -> Result<bool, SessionError> {
+        Ok(matches!(self.latest(name)?, Some(Latest::Ended)))
+    }
+
+    /// The latest run of a session.
+    fn latest(&self, name: SessionName<'_>) -> Result<Option<Latest>, SessionError> {
+        let path = self.file(&name.stem(), "json");
         let bytes = match std::fs::read(&path) {
             Ok(bytes) => bytes,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
@@ -94,8 +117,8 @@ impl Sessions {
         let known: Known = serde_json::from_slice(&bytes)
             .map_err(|error| SessionError::File { path, source: error.into() })?;
         match self.store.load_state(known.run) {
-            Ok(trace) if trace.head.state == Some(State::Terminal) => Ok(None),
-            Ok(_) => Ok(Some(Session { sessions: self, run: known.run, stem })),
+            Ok(trace) if trace.head.state == Some(State::Terminal) => Ok(Some(Latest::Ended)),
+            Ok(_) => Ok(Some(Latest::Open(known.run))),
             // A process died after it had written the file: another one begins the run.
             Err(StoreError::NotFound { .. }) => Ok(None),
             Err(error) => Err(JournalError::from(error).into()),
@@ -241,11 +264,23 @@ impl Session<'_> {
     /// [`SessionError`] if it cannot be recorded.
     pub fn note(&self, note: &SessionNote) -> Result<(), SessionError> {
         let _lock = self.sessions.lock(&self.stem)?;
+        self.append(std::slice::from_ref(note))
+    }
+
+    /// Records notes in one commit. The session is locked.
+    fn append(&self, notes: &[SessionNote]) -> Result<(), SessionError> {
+        if notes.is_empty() {
+            return Ok(());
+        }
         let mut recorder: Recorder<Run> =
             Recorder::open(&self.sessions.store, self.run, Vec::new())?;
-        let body = serde_json::to_value(note)
-            .map_err(|error| SessionError::File { path: PathBuf::new(), source: error.into() })?;
-        self.sessions.add(&mut recorder, Event::Noted { what: NoteKind::Agent, body })?;
+        for note in notes {
+            let body = serde_json::to_value(note).map_err(|error| SessionError::File {
+                path: PathBuf::new(),
+                source: error.into(),
+            })?;
+            self.sessions.add(&mut recorder, Event::Noted { what: NoteKind::Agent, body })?;
+        }
         recorder.commit(KeyAction::None, After::Release)?;
         Ok(())
     }
@@ -280,12 +315,25 @@ impl Session<'_> {
     /// [`SessionError`] if it cannot be written. One that cannot be read begins anew: nothing depends on it that the
     /// journal does not have.
     pub fn progress<T>(&self, change: impl FnOnce(&mut Progress) -> T) -> Result<T, SessionError> {
+        self.record(|progress| (Vec::new(), change(progress)))
+    }
+
+    /// Changes the progress of the session, as [`Self::progress`] does, after notes that belong to the change are on
+    /// record: a process that dies in between records them again, and never not at all.
+    ///
+    /// # Errors
+    /// [`SessionError`] if they cannot be recorded, or the progress cannot be written.
+    pub fn record<T>(
+        &self,
+        change: impl FnOnce(&mut Progress) -> (Vec<SessionNote>, T),
+    ) -> Result<T, SessionError> {
         let _lock = self.sessions.lock(&self.stem)?;
         let path = self.sessions.file(&self.stem, PROGRESS);
         let bytes = std::fs::read(&path).unwrap_or_default();
         let before: Progress = serde_json::from_slice(&bytes).unwrap_or_default();
         let mut after = before.clone();
-        let value = change(&mut after);
+        let (notes, value) = change(&mut after);
+        self.append(&notes)?;
         if after != before {
             let bytes = serde_json::to_vec(&after).unwrap_or_default();
             self.sessions.write(&path, &bytes, Durability::Soon)?;

@@ -181,8 +181,7 @@ fn show(project: &Project, named: Option<&str>, output: &Output) -> CommandResul
     let root = Project::of_session(Some(&project.root), Path::new(&found.folder));
     let root = root.and_then(|project| text_of_path(project.workspace()))?;
     let records = session_transcripts::find(found.client, Path::new(&root), SystemTime::UNIX_EPOCH);
-    let tokens =
-        records.iter().find(|one| one.session == found.id).map(|one| one.transcript.tokens);
+    let tokens = records.found.get(&found.id).map(|one| one.transcript.tokens);
     let ended = found.run.ended.as_ref();
     let state = if ended.is_some() { "ended" } else { "open" };
     if output.json {
@@ -310,12 +309,22 @@ fn check(project: &Project, named: Option<&str>, output: &Output) -> CommandResu
     let mut rows = Vec::new();
     for client in Client::ALL {
         let since = watched_since(project, client, &runs)?;
-        for found in session_transcripts::find(client, Path::new(&root), since) {
-            let is_other = |only: &Found| only.client != client || only.id != found.session;
-            if only.as_ref().is_some_and(is_other) {
+        let search = match &only {
+            Some(only) if only.client != client => continue,
+            // A subagent's session is one of its own in the journal.
+            Some(only) if client == Client::OpenCode => {
+                session_transcripts::find_in_database(&only.id, since)
+            }
+            Some(_) | None => session_transcripts::find(client, Path::new(&root), since),
+        };
+        if search.is_incomplete {
+            output.note(&format!("not all records of {} could be read", client.as_str()));
+        }
+        for found in search.found.values() {
+            if only.as_ref().is_some_and(|only| only.id != found.session) {
                 continue;
             }
-            let unguarded = check.unguarded(client, &found, &histories)?;
+            let unguarded = check.unguarded(client, found, &histories)?;
             for one in &unguarded {
                 rows.push(vec![
                     ("UNGUARDED".to_owned(), Some(Style::Bad)),
@@ -339,9 +348,6 @@ fn check(project: &Project, named: Option<&str>, output: &Output) -> CommandResu
         output.line(&format!("every use of a tool in {} sessions is on record", values.len()));
     } else {
         output.table(&["", "CLIENT", "SESSION", "TOOL", "ID"], &rows);
-    }
-    if only.as_ref().is_none_or(|only| only.client == Client::OpenCode) {
-        output.note("OpenCode keeps its sessions in a database, which is not compared");
     }
     Ok(u8::from(!rows.is_empty()))
 }

@@ -1,13 +1,14 @@
 //! `windlass session rewind`: brings the files back to how they were at a prompt.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use serde_json::json;
-use windlass_engine::{SnapshotStore as _, recorded_tree};
+use windlass_engine::{GitSnapshotStore, SnapshotStore as _, recorded_tree};
 use windlass_kernel::Code;
 use windlass_kernel::run::RunName;
-use windlass_sessions::{SessionNote, notes};
-use windlass_workspace::{ChangeKind, PathChange, RestoreMode};
+use windlass_sessions::{DatedNote, SessionNote, notes};
+use windlass_workspace::{ChangeKind, PathChange, RestoreMode, TreeId};
 
 use crate::args::Rewind;
 use crate::commands::session::{find, open_sessions};
@@ -30,40 +31,22 @@ pub fn run(project: &Project, options: &Rewind, output: &Output) -> CommandResul
     let found = find(&runs, options.session.as_deref())?;
     let project = Project::of_session(Some(&project.root), Path::new(&found.folder))?;
     let all = notes(runs.store(), found.trace_id())?;
-    let kept = all.iter().rev().find_map(|(_, note)| match note {
-        SessionNote::Prompt { number, tree, .. } if *number == options.to => tree.clone(),
-        SessionNote::Rewound { before, .. } if options.to == 0 => Some(before.clone()),
-        SessionNote::Prompt { .. }
-        | SessionNote::Rewound { .. }
-        | SessionNote::Event { .. }
-        | SessionNote::Unguarded(_)
-        | SessionNote::LetThrough { .. }
-        | SessionNote::PolicyChanged { .. } => None,
-    });
-    let Some(kept) = kept else {
-        let message = format!("the files of prompt {} are not kept", options.to);
-        return Err(Failure::new(Code::CheckpointUnavailable, message)
-            .hint("`windlass session show` lists the prompts"));
-    };
     let snapshots = project.snapshots()?;
     let storing = snapshots.lock_for_storing()?;
     let workspace = project.workspace().to_owned();
-    let target = recorded_tree(&kept)?;
-    if !snapshots.has_tree(&target)? {
-        let message = format!("the files of prompt {} were purged", options.to);
-        return Err(Failure::new(Code::CheckpointUnavailable, message)
-            .hint("`windlass session show` lists the prompts"));
-    }
-    let number = all.iter().filter(|(_, note)| matches!(note, SessionNote::Rewound { .. })).count();
-    let before = if options.dry_run {
-        snapshots.capture_unreferenced(&workspace)?
-    } else {
-        let name = format!("{}/before-rewind-{}", RunName::of(found.trace_id()), number + 1);
-        snapshots.capture(&workspace, &name)?
+    let before = snapshots.capture_unreferenced(&workspace)?;
+    let interrupted = interrupted(&snapshots, &all, options.to, &before)?;
+    let target = match &interrupted {
+        Some(target) => target.clone(),
+        None => kept(&snapshots, &all, options.to)?,
     };
     let changes = snapshots.changes(&before, &target)?;
     if !options.dry_run && !changes.is_empty() {
         snapshots.check_restorable(&before, &target)?;
+        let is_rewind = |(_, note): &&DatedNote| matches!(note, SessionNote::Rewound { .. });
+        let number = all.iter().filter(is_rewind).count();
+        let name = format!("{}/before-rewind-{}", RunName::of(found.trace_id()), number + 1);
+        snapshots.set_reference(&before, &name)?;
         let session = open_sessions(&project)?;
         let session = session.of_run(found.session_name(), found.trace_id());
         let reason = options.reason.clone().unwrap_or_default();
@@ -79,13 +62,70 @@ pub fn run(project: &Project, options: &Rewind, output: &Output) -> CommandResul
             by,
             reason,
         };
-        let failed = |error: windlass_sessions::SessionError| Failure::of(error.code(), &error);
-        session.note(&note).map_err(failed)?;
+        // One that is continued is on record, with the files before it.
+        let note = interrupted.is_none().then_some(note);
+        session
+            .record(|progress| {
+                if !progress.tell.contains(&told) {
+                    progress.tell.push(told);
+                }
+                (note.into_iter().collect(), ())
+            })
+            .map_err(|error| Failure::of(error.code(), &error))?;
         snapshots.restore(&workspace, &before, &target, RestoreMode::First)?;
-        session.progress(|progress| progress.tell.push(told)).map_err(failed)?;
     }
     drop(storing);
     print(options, &found.name(), &changes, output)
+}
+
+/// The files that are kept of a prompt, or of the moment before the last rewind.
+fn kept(snapshots: &GitSnapshotStore, notes: &[DatedNote], number: u32) -> Result<TreeId, Failure> {
+    let kept = notes.iter().rev().find_map(|(_, note)| match note {
+        SessionNote::Prompt { number: own, tree, .. } if *own == number => tree.clone(),
+        SessionNote::Rewound { before, .. } if number == 0 => Some(before.clone()),
+        SessionNote::Prompt { .. }
+        | SessionNote::Rewound { .. }
+        | SessionNote::Event { .. }
+        | SessionNote::Unguarded(_)
+        | SessionNote::LetThrough { .. }
+        | SessionNote::PolicyChanged { .. } => None,
+    });
+    let unavailable = |what: &str| {
+        let message = format!("the files of prompt {number} {what}");
+        Failure::new(Code::CheckpointUnavailable, message)
+            .hint("`windlass session show` lists the prompts")
+    };
+    let tree = recorded_tree(&kept.ok_or_else(|| unavailable("are not kept"))?)?;
+    if !snapshots.has_tree(&tree)? {
+        return Err(unavailable("were purged"));
+    }
+    Ok(tree)
+}
+
+/// The files that the same rewind was about to bring back when its process died: it is the last that is on record,
+/// and each file is either as it was before, or as it was to be.
+fn interrupted(
+    snapshots: &GitSnapshotStore,
+    notes: &[DatedNote],
+    to: u32,
+    now: &TreeId,
+) -> Result<Option<TreeId>, Failure> {
+    let Some((_, SessionNote::Rewound { number, tree, before, .. })) = notes.last() else {
+        return Ok(None);
+    };
+    let (tree, before) = (recorded_tree(tree)?, recorded_tree(before)?);
+    if *number != to
+        || tree == *now
+        || !snapshots.has_tree(&tree)?
+        || !snapshots.has_tree(&before)?
+    {
+        return Ok(None);
+    }
+    let done = snapshots.changes(&before, now)?;
+    let left = snapshots.changes(now, &tree)?;
+    let left: BTreeSet<&Path> = left.iter().map(|one| one.path.as_path()).collect();
+    let is_between = done.iter().all(|one| !left.contains(one.path.as_path()));
+    Ok(is_between.then_some(tree))
 }
 
 fn print(

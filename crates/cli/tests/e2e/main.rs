@@ -32,6 +32,7 @@ mod mcp_client;
 mod mcp_wrap;
 mod observe;
 mod observe_spans;
+mod opencode_database;
 mod output;
 mod pages;
 mod people;

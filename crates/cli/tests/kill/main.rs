@@ -14,9 +14,11 @@ mod check;
 #[path = "../e2e/harness.rs"]
 #[expect(dead_code, reason = "it is shared, and not all of it is needed here")]
 mod harness;
+mod hook;
 mod outside;
 mod project;
 mod race;
+mod rewind;
 mod runs;
 mod scene;
 mod sweep;

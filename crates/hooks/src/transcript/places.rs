@@ -32,8 +32,12 @@ pub enum ProjectSign {
     File(&'static str),
 }
 
+/// The folder with the databases of OpenCode: `opencode.db`, or `opencode-CHANNEL.db` of a version that is not a release.
+pub const OPENCODE_DATA: Root =
+    Root::User { variable: "XDG_DATA_HOME", below: "opencode", in_home: ".local/share/opencode" };
+
 /// Where the client keeps the transcripts of sessions in this project, or `None` if they are in a database: OpenCode's
-/// are in `opencode.db`.
+/// are in the folder [`OPENCODE_DATA`].
 ///
 /// The path in a hook event is a better answer where there is one.
 #[must_use]

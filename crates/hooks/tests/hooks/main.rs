@@ -13,6 +13,7 @@ mod fixtures;
 mod inputs;
 mod mapping;
 mod mcp;
+mod opencode_transcripts;
 mod patches;
 mod properties;
 mod readers;
