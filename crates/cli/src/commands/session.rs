@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use serde_json::{Value, json};
-use windlass_hooks::Client;
+use windlass_hooks::{Client, Tokens};
 use windlass_journal::{RunFilter, Runs};
 use windlass_kernel::artifact::DecidedBy;
 use windlass_kernel::grant::{EVERY_TOOL, TIMES_MAX, Terms};
@@ -182,6 +182,7 @@ fn show(project: &Project, named: Option<&str>, output: &Output) -> CommandResul
     let root = root.and_then(|project| text_of_path(project.workspace()))?;
     let records = session_transcripts::find(found.client, Path::new(&root), SystemTime::UNIX_EPOCH);
     let tokens = records.found.get(&found.id).map(|one| one.transcript.tokens);
+    let tokens = tokens.filter(|tokens| *tokens != Tokens::default());
     let ended = found.run.ended.as_ref();
     let state = if ended.is_some() { "ended" } else { "open" };
     if output.json {
