@@ -129,6 +129,12 @@ pub fn read(state: &Path, client: Client, scope: Scope) -> Result<Option<Install
     Ok(Some(record))
 }
 
+/// The programs that the hooks of a client start, as far as a state folder knows.
+pub fn programs(state: &Path, client: Client) -> Vec<String> {
+    let records = [Scope::Project, Scope::User].map(|scope| read(state, client, scope));
+    records.into_iter().filter_map(|record| Some(record.ok()??.binary)).collect()
+}
+
 /// When the hooks of a client were installed, as far as a state folder knows.
 pub fn since(state: &Path, client: Client) -> Option<SystemTime> {
     let records = [Scope::Project, Scope::User].map(|scope| path(state, client, scope));

@@ -29,8 +29,6 @@ pub struct ProjectSurroundings<'a> {
     pub store: &'a Arc<dyn Store>,
     /// The folder that is worked in.
     pub root: &'a str,
-    /// The path of our program, if it runs lines of shell in cells.
-    pub cell: Option<&'a str>,
 }
 
 /// The most sessions that are looked through.
@@ -86,8 +84,8 @@ impl Surroundings for ProjectSurroundings<'_> {
         event: &HookEvent,
         session: &Session<'_>,
     ) -> Result<Vec<Unguarded>, SessionError> {
-        let check =
-            TranscriptCheck { supervisor: self.supervisor, root: self.root, cell: self.cell };
+        let Ok(state) = self.project.state() else { return Ok(Vec::new()) };
+        let check = TranscriptCheck { supervisor: self.supervisor, root: self.root, state };
         let runs = Runs::new(Arc::clone(self.store));
         let mut found = Vec::new();
         // Sessions that no hook told of are looked for when one begins.

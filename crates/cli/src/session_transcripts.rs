@@ -18,6 +18,7 @@ use windlass_runtime::{PolicySupervisor, Supervisor as _};
 use windlass_sessions::{Reconciler, SessionHistory, Unguarded};
 
 use crate::client_file::folder_of;
+use crate::installed;
 use crate::session_surroundings::sessions_in;
 use opencode::Wanted;
 
@@ -32,8 +33,8 @@ pub struct TranscriptCheck<'a> {
     pub supervisor: &'a PolicySupervisor,
     /// The folder that is worked in.
     pub root: &'a str,
-    /// The path of our program, if it runs lines of shell in cells.
-    pub cell: Option<&'a str>,
+    /// The state folder of the project.
+    pub state: &'a Path,
 }
 
 impl TranscriptCheck<'_> {
@@ -46,8 +47,13 @@ impl TranscriptCheck<'_> {
         histories: &Histories<'_>,
     ) -> Result<Vec<Unguarded>, JournalError> {
         let redact = |value: &mut serde_json::Value| self.supervisor.redact(value);
-        let Self { root, cell, .. } = *self;
-        let reconciler = Reconciler { client, root, cell, redact: &redact };
+        // This program may have been moved since the hooks were installed.
+        let own =
+            std::env::current_exe().ok().and_then(|path| path.into_os_string().into_string().ok());
+        let mut programs = installed::programs(self.state, client);
+        programs.extend(own);
+        let root = self.root;
+        let reconciler = Reconciler { client, root, programs: &programs, redact: &redact };
         let compare = |history: &SessionHistory| {
             reconciler.unguarded(&found.session, &found.transcript, history)
         };

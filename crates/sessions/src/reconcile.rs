@@ -22,8 +22,8 @@ pub struct Reconciler<'a> {
     pub client: Client,
     /// The folder that is worked in.
     pub root: &'a str,
-    /// The path of our program, if it runs lines of shell in cells.
-    pub cell: Option<&'a str>,
+    /// The paths of our program, under which it runs or ran lines of shell in cells.
+    pub programs: &'a [String],
     /// Takes the secrets out of arguments, as they are taken out before they are recorded.
     pub redact: &'a dyn Fn(&mut Value),
 }
@@ -70,7 +70,9 @@ impl Reconciler<'_> {
         let table = ToolTable::shipped();
         let mut tool_use = as_tool_use(one);
         let line = table.command_of(self.client, &tool_use);
-        let inner = line.and_then(|line| unwrap_cell_line(self.cell?, &line));
+        let inner = line.and_then(|line| {
+            self.programs.iter().find_map(|program| unwrap_cell_line(program, &line))
+        });
         if let Some(input) =
             inner.and_then(|line| table.with_command(self.client, &tool_use, &line))
         {

@@ -109,7 +109,6 @@ fn judge(named: Option<&Path>, event: &HookEvent) -> Result<HookOutput, Failure>
         supervisor: &supervisor,
         store: &store,
         root: &root,
-        cell: binary.as_deref(),
     };
     let guard = Guard {
         gateway: &gateway,

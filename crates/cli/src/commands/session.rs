@@ -303,8 +303,7 @@ fn check(project: &Project, named: Option<&str>, output: &Output) -> CommandResu
     };
     let supervisor = project.supervisor(&project.files()?)?;
     let root = text_of_path(project.workspace())?;
-    let binary = cell::program(&supervisor)?;
-    let check = TranscriptCheck { supervisor: &supervisor, root: &root, cell: binary.as_deref() };
+    let check = TranscriptCheck { supervisor: &supervisor, root: &root, state: project.state()? };
     let histories = Histories::new(&runs, None);
     let mut values = Vec::new();
     let mut rows = Vec::new();
