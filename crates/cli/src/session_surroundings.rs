@@ -96,6 +96,11 @@ impl Surroundings for ProjectSurroundings<'_> {
             for other in search.found.values() {
                 found.extend(check.unguarded(event.client, other, &histories)?);
             }
+            // Whatever an earlier session was told is not told again.
+            if !found.is_empty() {
+                let noted = histories.noted()?;
+                found.retain(|one| !noted.contains(one));
+            }
             return Ok(found);
         }
         let own = match event.client {

@@ -3,7 +3,7 @@
 mod opencode;
 
 use std::cell::OnceCell;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use windlass_hooks::{
 use windlass_journal::{JournalError, Runs};
 use windlass_kernel::TraceId;
 use windlass_runtime::{PolicySupervisor, Supervisor as _};
-use windlass_sessions::{Reconciler, SessionHistory, Unguarded};
+use windlass_sessions::{Reconciler, SessionHistory, SessionNote, Unguarded};
 
 use crate::client_file::folder_of;
 use crate::installed;
@@ -78,6 +78,19 @@ impl<'a> Histories<'a> {
     /// Looks in the run of a session first, if it is known, then in all.
     pub const fn new(runs: &'a Runs, run: Option<TraceId>) -> Self {
         Self { runs, run, all: OnceCell::new() }
+    }
+
+    /// The uses without asking that are on record, of all sessions.
+    pub fn noted(&self) -> Result<BTreeSet<Unguarded>, JournalError> {
+        let notes = self.all()?.notes.iter().filter_map(|(_, note)| match note {
+            SessionNote::Unguarded(one) => Some(one.clone()),
+            SessionNote::Event { .. }
+            | SessionNote::Prompt { .. }
+            | SessionNote::LetThrough { .. }
+            | SessionNote::PolicyChanged { .. }
+            | SessionNote::Rewound { .. } => None,
+        });
+        Ok(notes.collect())
     }
 
     fn all(&self) -> Result<&SessionHistory, JournalError> {
@@ -178,8 +191,9 @@ fn find_files(client: Client, root: &Path, since: SystemTime) -> Search {
 
 /// The end of a file, as much as is read of it.
 fn tail(path: &Path) -> Option<Vec<u8>> {
+    // To open a pipe would wait for somebody who writes.
+    let meta = path.metadata().ok().filter(std::fs::Metadata::is_file)?;
     let mut file = File::open(path).ok()?;
-    let meta = file.metadata().ok().filter(std::fs::Metadata::is_file)?;
     let max = u64::try_from(TRANSCRIPT_BYTES_MAX).unwrap_or(u64::MAX);
     file.seek(SeekFrom::Start(meta.len().saturating_sub(max))).ok()?;
     let mut bytes = Vec::new();

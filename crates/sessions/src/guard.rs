@@ -254,7 +254,7 @@ impl Guard<'_> {
             .enumerate()
             .map(|(number, call)| self.request(event, run, tool_use, call, number))
             .collect();
-        if let Some(report) = self.broken_off(session, &requests)? {
+        if let Some(report) = self.broken_off(event, session, &requests)? {
             return self.refused(event, session, &report);
         }
         let mut given: Vec<CallReport> = Vec::new();
@@ -287,13 +287,15 @@ impl Guard<'_> {
     /// Refuses calls that lead nowhere, and records that.
     fn broken_off(
         &self,
+        event: &HookEvent,
         session: &Session<'_>,
         requests: &[CallRequest],
     ) -> Result<Option<CallReport>, SessionError> {
         let Some(first) = requests.first() else { return Ok(None) };
         let broken = session.progress(|progress| {
-            let blocked = self.on_unguarded == OnUnguarded::Block && !progress.unguarded.is_empty();
-            if blocked {
+            // What other sessions did is told, and is not for this one to pay.
+            let is_own = |one: &Unguarded| one.session == event.session;
+            if self.on_unguarded == OnUnguarded::Block && progress.unguarded.iter().any(is_own) {
                 let reason = "the client used tools without asking, so this session may use no more: see `windlass \
                               session check`, then begin a new one";
                 return Some((Code::PolicyDenied, reason.to_owned()));

@@ -391,6 +391,12 @@ fn what_a_client_did_without_asking_is_found_and_can_block() {
     let told = other
         .send("SessionStart", &json!({ "source": "startup", "transcript_path": "/nowhere/t" }));
     told.exit(0).says("UNGUARDED");
+    // Once, and it blocks no other session.
+    other.bash("v1", "git log --oneline").exit(0);
+    let next = Session { id: "s-4", ..Session::new(&place) };
+    let start = json!({ "source": "startup", "transcript_path": "/nowhere/t" });
+    next.send("SessionStart", &start).exit(0).quiet();
+    place.run(&["session", "check"]).exit(1);
     place.run(&["verify"]).exit(0);
 }
 
