@@ -197,3 +197,61 @@ pub fn transition_of(artifact: &Artifact) -> Option<crate::Transition> {
 pub const fn is_call_artifact(artifact_type: ArtifactType) -> bool {
     !matches!(artifact_type, ArtifactType::RunEvent | ArtifactType::GrantEvent)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::artifact::{PROJECT_WORKSPACE, Resource};
+    use crate::{ArtifactId, PlanId, RiskLevel, Timestamp, Uuid7};
+
+    fn prompted_in(workspace: &str) -> Result<(), &'static str> {
+        let id = Uuid7::from_parts(1, [3; 10]);
+        let (artifact_id, trace_id, ts) = (ArtifactId(id), TraceId(id), Timestamp::EPOCH);
+        let proposal = Proposal {
+            args: Value::Null,
+            tool_name: "run".to_owned(),
+            tool_server: "shell".to_owned(),
+            workspace: workspace.to_owned(),
+        };
+        let request = ActionRequest {
+            agent: None,
+            artifact_id,
+            files: Vec::new(),
+            idempotency_key: None,
+            intent: "a step of the test".to_owned(),
+            phase: None,
+            plan_id: PlanId(id),
+            proposal,
+            resources: vec![Resource { id: "x".to_owned(), kind: "tool".to_owned() }],
+            risk_level: RiskLevel::Write,
+            run: None,
+            schema_id: ActionRequest::SCHEMA_ID.into(),
+            schema_version: "v1".into(),
+            trace_id,
+            ts,
+        };
+        let decision = SupervisorDecision {
+            artifact_id,
+            code: None,
+            decided_by: DecidedBy::Prompt { client: "claude".to_owned(), rules: Vec::new() },
+            decision: Decision::Approve,
+            policy_hash: Digest::GENESIS,
+            rationale: "asked".to_owned(),
+            request_digest: Digest::GENESIS,
+            schema_id: SupervisorDecision::SCHEMA_ID.into(),
+            schema_version: "v1".into(),
+            trace_id,
+            ts,
+        };
+        let mut call = Call::empty(trace_id);
+        call.request = Some((request, Digest::GENESIS));
+        call.check_decision(&Artifact::Decision(decision))
+    }
+
+    #[test]
+    fn only_calls_of_clients_are_decided_by_their_prompts() {
+        assert_eq!(prompted_in(CLIENT_WORKSPACE), Ok(()));
+        assert!(prompted_in(PROJECT_WORKSPACE).is_err());
+        assert!(prompted_in("worktrees/run").is_err());
+    }
+}

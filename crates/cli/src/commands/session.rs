@@ -344,6 +344,8 @@ fn check(project: &Project, named: Option<&str>, output: &Output) -> CommandResu
     }
     if output.json {
         output.value(&values)?;
+    } else if values.is_empty() {
+        output.line("the clients have no records of sessions here");
     } else if rows.is_empty() {
         output.line(&format!("every use of a tool in {} sessions is on record", values.len()));
     } else {
