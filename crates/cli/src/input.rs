@@ -45,16 +45,26 @@ pub fn open_or_standard_input(path: &Path) -> Result<Box<dyn Read>, Failure> {
 
 /// Reads a regular file of a limited size.
 pub fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Failure> {
-    read_all(&mut open(path)?, path, bytes_max)
+    let mut file = open(path)?;
+    let bytes = file.metadata().map_err(|error| unreadable(path, &error))?.len();
+    read_all(&mut file, path, bytes_max, bytes)
 }
 
 /// Reads a limited number of bytes from standard input.
 pub fn read_standard_input(bytes_max: u64) -> Result<Vec<u8>, Failure> {
-    read_all(&mut io::stdin().lock(), Path::new(STANDARD_INPUT), bytes_max)
+    read_all(&mut io::stdin().lock(), Path::new(STANDARD_INPUT), bytes_max, 0)
 }
 
-fn read_all(source: &mut dyn Read, path: &Path, bytes_max: u64) -> Result<Vec<u8>, Failure> {
-    let mut bytes = Vec::new();
+/// Reads all of a source, of which so many bytes are expected.
+fn read_all(
+    source: &mut dyn Read,
+    path: &Path,
+    bytes_max: u64,
+    expected: u64,
+) -> Result<Vec<u8>, Failure> {
+    // With room for one more byte, the end is found without growing.
+    let room = usize::try_from(expected.min(bytes_max)).unwrap_or_default().saturating_add(1);
+    let mut bytes = Vec::with_capacity(room);
     let read = source.take(bytes_max.saturating_add(1)).read_to_end(&mut bytes);
     read.map_err(|error| unreadable(path, &error))?;
     if u64::try_from(bytes.len()).is_ok_and(|length| length <= bytes_max) {

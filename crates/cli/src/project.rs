@@ -11,7 +11,7 @@ use windlass_kernel::artifact::{CLIENT_WORKSPACE, PROJECT_WORKSPACE};
 use windlass_policy::{PolicySet, Server};
 use windlass_runtime::{FileWorkspace, Gateway, NoConnector, PolicySupervisor, SystemClock};
 use windlass_store::{Store, StoreError};
-use windlass_store_sqlite::{Settings as StoreSettings, SqliteStore};
+use windlass_store_sqlite::{Life, Settings as StoreSettings, SqliteStore};
 use windlass_views::Files;
 
 use crate::config::Config;
@@ -29,6 +29,8 @@ pub const FOLDER: &str = ".windlass";
 pub const DATABASE: &str = "windlass.db";
 /// At so many pages the write-ahead log is checkpointed by an event of a session.
 const EVENT_WAL_PAGES: u32 = 100;
+/// How many traces an event of a session leaves for others to index.
+const EVENT_UNINDEXED_MAX: usize = 16;
 /// The record of the policy whose examples have passed, in the state folder.
 const PASSED: &str = "policy-passed";
 /// The maximum size of a configuration file.
@@ -241,9 +243,14 @@ impl Project {
     }
 
     /// Opens the journal for one event of a session. A process that lives so shortly reads the whole write-ahead log to
-    /// open the journal, so the log is kept short.
+    /// open the journal, and all that is not indexed to write to it, so both are kept short.
     pub fn store_for_event(&self, config: &Config) -> Result<SqliteStore, Failure> {
-        self.store_with(StoreSettings { wal_pages: EVENT_WAL_PAGES, ..config.store() })
+        self.store_with(StoreSettings {
+            wal_pages: EVENT_WAL_PAGES,
+            unindexed_max: EVENT_UNINDEXED_MAX,
+            life: Life::Moment,
+            ..config.store()
+        })
     }
 
     /// Opens the journal that `init` created.

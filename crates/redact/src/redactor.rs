@@ -3,6 +3,7 @@
 use std::fmt;
 use std::ops::Range;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 use serde_json::Value;
@@ -20,6 +21,9 @@ pub const SECRET_BYTES_MIN: usize = 6;
 const ESCAPE_BYTES_MAX: usize = 7;
 /// The same for a digit, with blanks.
 const DIGIT_BYTES_MAX: usize = 2;
+
+/// From so many bytes on, the fastest search is worth the time that it takes to make.
+const FAST_FROM_BYTES: usize = 32 * 1024;
 
 /// What a text contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,9 +89,8 @@ struct Triggers {
     of: Vec<(&'static str, &'static Shape)>,
 }
 
-fn triggers() -> Option<&'static Triggers> {
-    static TRIGGERS: OnceLock<Option<Triggers>> = OnceLock::new();
-    let build = || {
+impl Triggers {
+    fn new(kind: AhoCorasickKind) -> Option<Self> {
         let of: Vec<_> = SHAPES
             .iter()
             .flat_map(|shape| shape.triggers.iter().map(move |trigger| (*trigger, shape)))
@@ -95,12 +98,28 @@ fn triggers() -> Option<&'static Triggers> {
         let search = AhoCorasick::builder()
             .ascii_case_insensitive(true)
             .match_kind(MatchKind::Standard)
-            .kind(Some(AhoCorasickKind::DFA))
+            .kind(Some(kind))
             .build(of.iter().map(|(trigger, _)| trigger))
             .ok()?;
-        Some(Triggers { search, of })
+        Some(Self { search, of })
+    }
+}
+
+/// The triggers, for a text of so many bytes. What searches fastest takes longest to make, which is worth it only for a
+/// process that has much to search.
+fn triggers(bytes: usize) -> Option<&'static Triggers> {
+    static SEARCHED: AtomicUsize = AtomicUsize::new(0);
+    static FIRST: OnceLock<Option<Triggers>> = OnceLock::new();
+    static FAST: OnceLock<Option<Triggers>> = OnceLock::new();
+    let before = SEARCHED.fetch_add(bytes, Ordering::Relaxed);
+    let (made, kind) = if before.saturating_add(bytes) < FAST_FROM_BYTES {
+        (&FIRST, AhoCorasickKind::NoncontiguousNFA)
+    } else {
+        // It is enough now; the sum must not overflow.
+        SEARCHED.store(FAST_FROM_BYTES, Ordering::Relaxed);
+        (&FAST, AhoCorasickKind::DFA)
     };
-    TRIGGERS.get_or_init(build).as_ref()
+    made.get_or_init(|| Triggers::new(kind)).as_ref()
 }
 
 impl Redactor {
@@ -165,7 +184,7 @@ impl Redactor {
             }
         }
         let mut matcher = Matcher::default();
-        if let Some(triggers) = triggers() {
+        if let Some(triggers) = triggers(text.len()) {
             for found in triggers.search.find_overlapping_iter(text) {
                 let Some((trigger, shape)) = triggers.of.get(found.pattern().as_usize()) else {
                     continue;

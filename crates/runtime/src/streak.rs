@@ -59,6 +59,12 @@ impl CallStreak {
         refusal
     }
 
+    /// Whether the last call was denied.
+    #[must_use]
+    pub const fn was_denied(&self) -> bool {
+        self.denied > 0
+    }
+
     /// Counts the end of a call.
     pub const fn ended(&mut self, state: State) {
         self.denied = if matches!(state, State::Denied) { self.denied + 1 } else { 0 };

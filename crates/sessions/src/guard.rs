@@ -8,6 +8,7 @@ use windlass_runtime::{Asking, CallLimits, CallReport, CallRequest, ClientReport
 
 use crate::error::SessionError;
 use crate::note::{SessionNote, Unguarded, notes};
+use crate::progress::Progress;
 use crate::sessions::{NewSession, Session, SessionName, Sessions};
 use crate::tool_use::{CLIENT_SERVER, Mapped, key, plain_name};
 
@@ -108,7 +109,10 @@ impl Guard<'_> {
             return Ok(Answer::Proceed);
         }
         let session = self.sessions.enter(name, new)?;
-        self.note_policy(&session)?;
+        // Before a tool it is noted together with what is counted.
+        if !matches!(event.kind, EventKind::BeforeTool(_)) {
+            self.note_policy(&session)?;
+        }
         match &event.kind {
             EventKind::BeforeTool(tool_use) => self.before(event, &session, tool_use),
             EventKind::AfterTool { tool_use, result, failure, duration_ms, .. } => {
@@ -163,11 +167,14 @@ impl Guard<'_> {
 
     /// Records that the policy is another one than at the last event.
     fn note_policy(&self, session: &Session<'_>) -> Result<(), SessionError> {
+        session.record(|progress| (self.policy_change(progress), ()))
+    }
+
+    /// The note that the policy is another one than at the last event, if it is.
+    fn policy_change(&self, progress: &mut Progress) -> Vec<SessionNote> {
         let to = self.policy_hash;
-        session.record(|progress| {
-            let from = progress.policy.replace(to).filter(|from| *from != to);
-            (from.map(|from| SessionNote::PolicyChanged { from, to }).into_iter().collect(), ())
-        })
+        let from = progress.policy.replace(to).filter(|from| *from != to);
+        from.map(|from| SessionNote::PolicyChanged { from, to }).into_iter().collect()
     }
 
     fn prompted(
@@ -237,8 +244,12 @@ impl Guard<'_> {
         let mapped = self.map(event, tool_use);
         let calls = match mapped.calls {
             Mapped::Calls(calls) => calls,
-            Mapped::Nothing => return Ok(Answer::Proceed),
+            Mapped::Nothing => {
+                self.note_policy(session)?;
+                return Ok(Answer::Proceed);
+            }
             Mapped::Refused { code, reason } => {
+                self.note_policy(session)?;
                 let call = MappedCall {
                     server: CLIENT_SERVER.to_owned(),
                     tool: plain_name(&tool_use.name),
@@ -254,9 +265,10 @@ impl Guard<'_> {
             .enumerate()
             .map(|(number, call)| self.request(event, run, tool_use, call, number))
             .collect();
-        if let Some(report) = self.broken_off(event, session, &requests)? {
-            return self.refused(event, session, &report);
-        }
+        let was_denied = match self.broken_off(event, session, &requests)? {
+            Counted::BrokenOff(report) => return self.refused(event, session, &report),
+            Counted::GoesOn { was_denied } => was_denied,
+        };
         let mut given: Vec<CallReport> = Vec::new();
         for request in requests {
             let report = self.gateway.hand_over(request, self.asking(event))?;
@@ -274,7 +286,9 @@ impl Guard<'_> {
             }
             given.push(report);
         }
-        session.progress(|progress| progress.streak.ended(State::Executing))?;
+        if was_denied {
+            session.progress(|progress| progress.streak.ended(State::Executing))?;
+        }
         self.note_let_through(event, session, tool_use, &given)?;
         let input =
             mapped.line.as_deref().and_then(|line| self.in_cell(event, run, tool_use, line));
@@ -284,28 +298,33 @@ impl Guard<'_> {
         })
     }
 
-    /// Refuses calls that lead nowhere, and records that.
+    /// Counts a use of a tool; refuses calls that lead nowhere, and records that.
     fn broken_off(
         &self,
         event: &HookEvent,
         session: &Session<'_>,
         requests: &[CallRequest],
-    ) -> Result<Option<CallReport>, SessionError> {
-        let Some(first) = requests.first() else { return Ok(None) };
-        let broken = session.progress(|progress| {
+    ) -> Result<Counted, SessionError> {
+        let (broken, was_denied) = session.record(|progress| {
+            let notes = self.policy_change(progress);
+            let was_denied = progress.streak.was_denied();
             // What other sessions did is told, and is not for this one to pay.
             let is_own = |one: &Unguarded| one.session == event.session;
             if self.on_unguarded == OnUnguarded::Block && progress.unguarded.iter().any(is_own) {
                 let reason = "the client used tools without asking, so this session may use no more: see `windlass \
                               session check`, then begin a new one";
-                return Some((Code::PolicyDenied, reason.to_owned()));
+                return (notes, (Some((Code::PolicyDenied, reason.to_owned())), was_denied));
             }
-            progress.streak.request(self.limits, first)
+            let broken =
+                requests.first().and_then(|first| progress.streak.request(self.limits, first));
+            (notes, (broken, was_denied))
         })?;
-        match broken {
-            Some((code, reason)) => Ok(Some(self.gateway.refuse(first.clone(), code, reason)?)),
-            None => Ok(None),
-        }
+        Ok(match (broken, requests.first()) {
+            (Some((code, reason)), Some(first)) => {
+                Counted::BrokenOff(self.gateway.refuse(first.clone(), code, reason)?)
+            }
+            (_, _) => Counted::GoesOn { was_denied },
+        })
     }
 
     /// Records for which use of a tool an approved call was let through: its key is not the client's.
@@ -395,6 +414,17 @@ impl Guard<'_> {
         );
         Ok(Answer::Tell { text })
     }
+}
+
+/// What counting a use of a tool has shown.
+enum Counted {
+    /// It leads nowhere and was refused.
+    BrokenOff(CallReport),
+    /// It goes on.
+    GoesOn {
+        /// Whether the call before was denied.
+        was_denied: bool,
+    },
 }
 
 /// How many approved calls were let through for a use of a tool.

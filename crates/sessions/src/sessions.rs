@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -143,10 +143,9 @@ impl Sessions {
             return Ok(session);
         }
         let (run, new) = (TraceId(self.clock.new_id()), new()?);
-        let bytes = serde_json::to_vec(&Known { run }).unwrap_or_default();
-        self.write(&self.file(&stem, "json"), &bytes, Durability::Synced)?;
+        self.write_known(&stem, &Known { run })?;
         // What was counted belongs to an earlier run of the session.
-        self.write(&self.file(&stem, PROGRESS), b"{}", Durability::Soon)?;
+        self.write_progress(&stem, &Progress::default())?;
         self.begin(run, name, new)?;
         Ok(Session { sessions: self, run, stem })
     }
@@ -218,29 +217,35 @@ impl Sessions {
         locked().map_err(|source| SessionError::File { path: path.clone(), source })
     }
 
-    /// Writes a file of a session whole, or not at all.
-    fn write(&self, path: &Path, bytes: &[u8], durability: Durability) -> Result<(), SessionError> {
+    /// Writes the file that names the run of a session whole, or not at all, before anything else happens.
+    fn write_known(&self, stem: &str, known: &Known) -> Result<(), SessionError> {
+        let path = self.file(stem, "json");
         let temporary = path.with_extension("new");
+        let bytes = serde_json::to_vec(known).unwrap_or_default();
         let written = || {
             let mut file = File::create(&temporary)?;
-            file.write_all(bytes)?;
-            match durability {
-                Durability::Synced => file.sync_all()?,
-                Durability::Soon => {}
-            }
-            std::fs::rename(&temporary, path)
+            file.write_all(&bytes)?;
+            file.sync_all()?;
+            std::fs::rename(&temporary, &path)
         };
-        written().map_err(|source| SessionError::File { path: path.to_owned(), source })
+        written().map_err(|source| SessionError::File { path: path.clone(), source })
     }
-}
 
-/// When a file must have reached the disk.
-#[derive(Clone, Copy)]
-enum Durability {
-    /// Before anything else happens.
-    Synced,
-    /// Whenever the system likes: it holds only what can be lost.
-    Soon,
+    /// Writes what is counted in a session. It can be lost, so that it need not reach the disk at once; replacing the
+    /// file would make some file systems wait for that.
+    fn write_progress(&self, stem: &str, progress: &Progress) -> Result<(), SessionError> {
+        let path = self.file(stem, PROGRESS);
+        let written = || {
+            let mut bytes = serde_json::to_vec(progress)?;
+            let mut file =
+                OpenOptions::new().create(true).truncate(false).write(true).open(&path)?;
+            // One write, so that nothing of what was longer before stays behind a process that dies.
+            let before = usize::try_from(file.metadata()?.len()).unwrap_or_default();
+            bytes.resize(bytes.len().max(before), b' ');
+            file.write_all(&bytes)
+        };
+        written().map_err(|source| SessionError::File { path: path.clone(), source })
+    }
 }
 
 /// The open run of a session.
@@ -335,8 +340,7 @@ impl Session<'_> {
         let (notes, value) = change(&mut after);
         self.append(&notes)?;
         if after != before {
-            let bytes = serde_json::to_vec(&after).unwrap_or_default();
-            self.sessions.write(&path, &bytes, Durability::Soon)?;
+            self.sessions.write_progress(&self.stem, &after)?;
         }
         Ok(value)
     }

@@ -5,7 +5,7 @@
 //! leader then commits their work, group by group, and after [`GROUPS_MAX`] groups hands the lead to the
 //! first caller in the queue, so that it can return.
 
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use rusqlite::Connection;
 use windlass_store::StoreError;
@@ -90,6 +90,11 @@ impl GroupCommit {
     /// Indexes the unindexed traces, if no other process writes.
     pub fn close(&self) {
         lock(&self.connection).close();
+    }
+
+    /// The connection, to read with it, unless it is in use.
+    pub fn idle(&self) -> Option<MutexGuard<'_, WriteConnection>> {
+        self.connection.try_lock().ok()
     }
 
     /// Runs `work` in a transaction; returns once it is durable, or has failed.

@@ -82,9 +82,10 @@ mod scan;
 mod sql;
 mod store;
 mod trace_rows;
+mod turns;
 mod types;
 mod unindexed;
 mod write_connection;
 
-pub use open::{FORMAT, SCHEMA, Settings, seal_copy};
+pub use open::{FORMAT, Life, SCHEMA, Settings, seal_copy};
 pub use store::SqliteStore;

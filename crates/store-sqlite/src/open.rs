@@ -32,6 +32,20 @@ pub struct Settings {
     pub wal_pages: u32,
     /// At so many unindexed traces the older half is indexed.
     pub unindexed_max: usize,
+    /// How long the process lives.
+    pub life: Life,
+}
+
+/// How long the process of a store lives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Life {
+    /// For any time. It reads beside its writes, and indexes when it closes the store.
+    #[default]
+    Long,
+    /// For a moment, as one of many. It has one connection, takes its turn in a queue instead of trying again and again,
+    /// and leaves indexing to those that find much to index. Waiting in the queue has no end: the process must have a
+    /// deadline of its own.
+    Moment,
 }
 
 impl Default for Settings {
@@ -42,6 +56,7 @@ impl Default for Settings {
             // The more are indexed together, the more share a page; but another process that reads
             // must replay all that are unindexed.
             unindexed_max: 2048,
+            life: Life::Long,
         }
     }
 }

@@ -16,8 +16,9 @@ use crate::entry_batch::EntryBatch;
 use crate::files::DatabaseFiles;
 use crate::group_commit::GroupCommit;
 use crate::liveness::{Holder, Liveness};
-use crate::open::{self, Missing, Opened, Settings};
+use crate::open::{self, Life, Missing, Opened, Settings};
 use crate::sql::execute;
+use crate::turns::Turns;
 use crate::types::{KeyHash, TraceRow, is_open, lock};
 use crate::unindexed::UnindexedTraces;
 use crate::write_connection::{Disk, WriteTransaction};
@@ -70,7 +71,12 @@ impl SqliteStore {
         locks.push(".locks");
         let liveness = Liveness::register(Path::new(&locks))?;
         liveness.remove_stale(|| listing::open_holders(&connection));
-        let disk = Disk { head, wal_pages, files: files.clone(), lock: liveness.file().clone() };
+        let turns = match settings.life {
+            Life::Long => None,
+            Life::Moment => Some(Turns::open(path)?),
+        };
+        let (lock, files_of_disk) = (liveness.file().clone(), files.clone());
+        let disk = Disk { head, wal_pages, files: files_of_disk, lock, turns };
         let writer = GroupCommit::new(connection, settings, Some(disk))?;
         Ok(Self {
             path: path.to_owned(),
@@ -133,16 +139,18 @@ impl SqliteStore {
         work: impl FnOnce(&Connection) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         self.files.database.check()?;
+        // What is read may be read further while it is visited, so that it can be in use.
+        if self.settings.life == Life::Moment
+            && let Some(idle) = self.writer.idle()
+        {
+            return snapshot(idle.connection(), work)?;
+        }
         let idle = lock(&self.readers).pop();
         let connection = match idle {
             Some(connection) => connection,
             None => self.connect()?,
         };
-        execute(&connection, "read", "BEGIN", [])?;
-        let result = work(&connection);
-        if !connection.is_autocommit() {
-            execute(&connection, "read", "COMMIT", [])?;
-        }
+        let result = snapshot(&connection, work)?;
         lock(&self.readers).push(connection);
         result
     }
@@ -158,6 +166,19 @@ impl SqliteStore {
             work(connection, lookup::find_trace(connection, trace_id, candidates)?)
         })
     }
+}
+
+/// Runs `work` in a snapshot.
+fn snapshot<T>(
+    connection: &Connection,
+    work: impl FnOnce(&Connection) -> Result<T, StoreError>,
+) -> Result<Result<T, StoreError>, StoreError> {
+    execute(connection, "read", "BEGIN", [])?;
+    let result = work(connection);
+    if !connection.is_autocommit() {
+        execute(connection, "read", "COMMIT", [])?;
+    }
+    Ok(result)
 }
 
 impl Drop for SqliteStore {

@@ -14,6 +14,7 @@ use crate::files::{DatabaseFiles, KnownFile};
 use crate::head_file::HeadFile;
 use crate::open::Settings;
 use crate::sql::{Context as _, execute, query_first};
+use crate::turns::Turns;
 use crate::types::lock;
 use crate::unindexed::UnindexedTraces;
 
@@ -50,6 +51,8 @@ pub struct Disk {
     pub files: DatabaseFiles,
     /// The lock file of this process.
     pub lock: KnownFile,
+    /// The queue, for a process that lives for a moment.
+    pub turns: Option<Turns>,
 }
 
 /// The only connection of this process that writes.
@@ -97,12 +100,19 @@ impl WriteConnection {
         Arc::clone(&self.unindexed)
     }
 
+    /// The connection, to read with it.
+    pub const fn connection(&self) -> &Connection {
+        &self.connection
+    }
+
     /// Runs `work` in a transaction and commits it; rolls it back if the work fails or panics.
     pub fn commit(
         &mut self,
         work: impl FnOnce(&WriteTransaction<'_>) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
         fault::point("append.before");
+        let turns = self.disk.as_ref().and_then(|disk| disk.turns.as_ref());
+        let turn = turns.map(Turns::wait).transpose()?;
         execute(&self.connection, "begin a transaction", "BEGIN IMMEDIATE", [])?;
         let transaction =
             WriteTransaction { connection: &self.connection, unindexed: &self.unindexed };
@@ -116,6 +126,7 @@ impl WriteConnection {
         };
         let result = perform();
         self.end(result)?;
+        drop(turn);
         fault::point("append.after");
         self.write_head();
         Ok(())
@@ -171,8 +182,9 @@ impl WriteConnection {
     /// the entries, and if it is lost the next process writes it. It does not change the position of the
     /// store, which must be durable. A long log is checkpointed when the store is next opened.
     pub fn close(&mut self) {
-        let Self { connection, unindexed, .. } = self;
-        if lock(unindexed).is_empty() {
+        let Self { connection, unindexed, disk, .. } = self;
+        let is_queued = disk.as_ref().is_some_and(|disk| disk.turns.is_some());
+        if is_queued || lock(unindexed).is_empty() {
             return;
         }
         let begun = connection.execute_batch("PRAGMA synchronous = NORMAL").is_ok()

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
+use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
@@ -96,7 +97,8 @@ fn judge(named: Option<&Path>, event: &HookEvent) -> Result<HookOutput, Failure>
     let project = Project::of_session(named, Path::new(&event.cwd))?;
     let files = project.files()?;
     let config = Project::config(&files)?;
-    let supervisor = Arc::new(project.supervisor_again(&files)?);
+    // It is not freed: the process ends at once.
+    let supervisor = ManuallyDrop::new(Arc::new(project.supervisor_again(&files)?));
     let policy_hash = supervisor.set().hash();
     let store: Arc<dyn windlass_store::Store> = Arc::new(project.store_for_event(&config)?);
     let gateway =

@@ -222,12 +222,14 @@ impl Glob {
         for char in self.pattern.chars() {
             match char {
                 // In a path, `a/**` also matches `a`.
-                '*' | '?' | '[' | ']' | '{' | '}' | ',' | '\\' | '/' => return false,
+                '*' | '?' | '[' | ']' | '{' | '}' | ',' | '\\' | '/' => break,
                 char if chars.next() != Some(&char) => return true,
                 _ => {}
             }
         }
-        false
+        // What these two mean depends on where they stand.
+        !self.pattern.contains(['[', '\\'])
+            && !has_letters(&mut self.pattern.chars(), text.letters, true)
     }
 
     /// Parses a pattern for the files of a workspace, which must be relative and portable: without
@@ -293,6 +295,26 @@ impl Glob {
 /// The bit of an ASCII character; others have none.
 const fn letter(char: char) -> u128 {
     if char.is_ascii() { 1 << (char as u32) } else { 0 }
+}
+
+/// Whether a text with these letters has all that a pattern, or one of the alternatives of a brace, consists of. Reads
+/// up to the end of the brace; a pattern that was parsed before has few of them.
+fn has_letters(pattern: &mut std::str::Chars<'_>, letters: u128, outermost: bool) -> bool {
+    let (mut any, mut all) = (false, true);
+    while let Some(char) = pattern.next() {
+        match char {
+            '{' => all &= has_letters(pattern, letters, false),
+            ',' if !outermost => {
+                any |= all;
+                all = true;
+            }
+            '}' if !outermost => break,
+            // `a/**` also matches `a`.
+            '*' | '?' | '/' => {}
+            char => all &= !char.is_ascii() || letter(char) & letters != 0,
+        }
+    }
+    any || all
 }
 
 /// Whether `outer` is a literal followed by a star that matches everything, and `inner` starts with

@@ -203,6 +203,8 @@ proptest! {
         let pattern = written(&pieces);
         let glob = Glob::new(&pattern, GlobKind::Text).unwrap();
         prop_assert_eq!(glob.matches_str(&text), fits(&pieces, &text), "{} on {}", pattern, text);
+        let again = Glob::parsed_before(&pattern, GlobKind::Text);
+        prop_assert_eq!(again.matches_str(&text), glob.matches_str(&text), "{} on {}", pattern, text);
     }
 
     #[test]
@@ -219,5 +221,7 @@ proptest! {
         let names: Vec<&str> = text.split('/').collect();
         let expected = fits_folders(&folders, &names);
         prop_assert_eq!(glob.matches_str(&text), expected, "{} on {}", pattern, text);
+        let again = Glob::parsed_before(&pattern, GlobKind::Path);
+        prop_assert_eq!(again.matches_str(&text), expected, "{} on {}", pattern, text);
     }
 }
