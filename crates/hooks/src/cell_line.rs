@@ -11,20 +11,100 @@ pub struct CellLine<'a> {
     pub workspace: Option<&'a str>,
     /// The name of the session's run.
     pub session: &'a str,
+    /// Whether it may only read.
+    pub reading: bool,
 }
+
+/// The option of lines that may only read.
+const READING: &str = "--reading";
+/// How agents call our program.
+const OWN_NAME: &str = "windlass";
 
 impl CellLine<'_> {
     /// The line that runs `line` in a cell.
     #[must_use]
     pub fn wrap(&self, line: &str) -> String {
-        let Self { binary, project, workspace, session } = self;
+        let Self { binary, project, workspace, session, reading } = self;
         let mut words = vec![*binary, "-C", project, "cell", "--session", session];
+        if *reading {
+            words.push(READING);
+        }
         if let Some(workspace) = workspace {
             words.extend(["--workspace", workspace]);
         }
         words.extend(["--", line]);
         words.into_iter().map(quoted).collect::<Vec<_>>().join(" ")
     }
+
+    /// The line for one command of ours that agents may use, which a cell would keep from its files.
+    #[must_use]
+    pub fn wrap_own(&self, line: &str) -> Option<String> {
+        let own = own_words(line)?;
+        let mut words = vec![self.binary, "-C", self.project];
+        words.extend(own.iter().map(String::as_str));
+        if is_step(&words) {
+            words.extend(["--session", self.session]);
+        }
+        Some(words.into_iter().map(quoted).collect::<Vec<_>>().join(" "))
+    }
+}
+
+/// Whether a line is one command of ours that agents may use.
+#[must_use]
+pub fn is_own_line(line: &str) -> bool {
+    own_words(line).is_some()
+}
+
+/// The arguments of one command of ours that agents may use.
+fn own_words(line: &str) -> Option<Vec<String>> {
+    let words = plain_words(line)?;
+    let (program, rest) = words.split_first()?;
+    // Another project, or another session, is not theirs.
+    let is_other = |word: &String| word.starts_with("-C") || word.starts_with("--session");
+    if program != OWN_NAME || rest.iter().any(is_other) {
+        return None;
+    }
+    let names: Vec<&str> = rest.iter().take(2).map(String::as_str).collect();
+    let is_own = match names.as_slice() {
+        ["work", sub] => {
+            matches!(*sub, "list" | "show" | "create" | "update" | "close" | "link" | "sync")
+        }
+        ["memory", sub] => matches!(*sub, "search" | "add"),
+        ["workflow", sub] => matches!(*sub, "list" | "show" | "check"),
+        ["session", sub] => matches!(*sub, "step"),
+        _ => false,
+    };
+    is_own.then(|| rest.to_vec())
+}
+
+/// Whether words of [`CellLine::wrap_own`] say how far a step is.
+fn is_step(words: &[&str]) -> bool {
+    matches!(words, [_, _, _, "session", "step", ..])
+}
+
+/// The words of a line in which nothing has a meaning but blanks and quotes.
+fn plain_words(line: &str) -> Option<Vec<String>> {
+    let mut words = Vec::new();
+    let mut word: Option<String> = None;
+    let mut quote = None;
+    for char in line.trim().chars() {
+        match (quote, char) {
+            (Some(open), close) if open == close => quote = None,
+            (Some('"'), '$' | '`' | '\\' | '!') | (_, '\0' | '\n' | '\r') => return None,
+            (Some(_), other) => word.get_or_insert_default().push(other),
+            (None, '\'' | '"') => {
+                quote = Some(char);
+                word.get_or_insert_default();
+            }
+            (None, ' ' | '\t') => words.extend(word.take()),
+            (None, other) if other.is_alphanumeric() || "/._-+:,=@%".contains(other) => {
+                word.get_or_insert_default().push(other);
+            }
+            (None, _) => return None,
+        }
+    }
+    words.extend(word);
+    quote.is_none().then_some(words)
 }
 
 /// The line that runs in the cell, if `line` is one of [`CellLine::wrap`] with this program.
@@ -34,10 +114,22 @@ pub fn unwrap_cell_line(binary: &str, line: &str) -> Option<String> {
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match words.as_slice() {
         [program, "-C", _, "cell", "--session", _, "--", line]
+        | [program, "-C", _, "cell", "--session", _, READING, "--", line]
         | [program, "-C", _, "cell", "--session", _, "--workspace", _, "--", line]
+        | [program, "-C", _, "cell", "--session", _, READING, "--workspace", _, "--", line]
             if *program == binary =>
         {
             Some((*line).to_owned())
+        }
+        [program, "-C", _, rest @ ..] if *program == binary => {
+            let own = match rest {
+                ["session", "step", own @ .., "--session", _] => {
+                    [&["session", "step"], own].concat()
+                }
+                own => own.to_vec(),
+            };
+            let line = std::iter::once(OWN_NAME).chain(own).map(quoted);
+            Some(line.collect::<Vec<_>>().join(" ")).filter(|line| is_own_line(line))
         }
         _ => None,
     }
@@ -101,6 +193,7 @@ mod tests {
         project: "/srv/pro'ject",
         workspace: None,
         session: "run_1",
+        reading: false,
     };
 
     #[test]
@@ -110,10 +203,51 @@ mod tests {
         {
             let wrapped = LINE.wrap(line);
             assert_eq!(unwrap_cell_line(LINE.binary, &wrapped).as_deref(), Some(line), "{wrapped}");
+            let reading = CellLine { reading: true, ..LINE }.wrap(line);
+            assert_eq!(unwrap_cell_line(LINE.binary, &reading).as_deref(), Some(line));
             let elsewhere = CellLine { workspace: Some("/a b"), ..LINE }.wrap(line);
             assert_eq!(unwrap_cell_line(LINE.binary, &elsewhere).as_deref(), Some(line));
             let twice = LINE.wrap(&wrapped);
             assert_eq!(unwrap_cell_line(LINE.binary, &twice), Some(wrapped));
+        }
+    }
+
+    #[test]
+    fn own_commands_need_no_cell_and_come_back() {
+        for (line, back) in [
+            ("windlass work list", "windlass work list"),
+            ("windlass work create \"a b\" --type bug", "windlass work create 'a b' --type bug"),
+            (
+                "windlass session step review/1 completed",
+                "windlass session step review/1 completed",
+            ),
+            ("  windlass memory search 'it''s'", "windlass memory search its"),
+        ] {
+            let wrapped = LINE.wrap_own(line).unwrap();
+            assert!(!wrapped.contains(" cell "), "{wrapped}");
+            assert_eq!(unwrap_cell_line(LINE.binary, &wrapped).as_deref(), Some(back));
+        }
+        for other in [
+            "windlass queue approve 1",
+            "windlass work session clear-block",
+            "windlass session clear-block",
+            "windlass session step a completed --session run_2",
+            "windlass -C /other work list",
+            "windlass work list -C /other",
+            "windlass work list; rm x",
+            "windlass work list && ls",
+            "windlass work create $(id)",
+            "windlass work create \"$HOME\"",
+            "windlass work create `id`",
+            "windlass work create 'a",
+            "windlass work list > x",
+            "windlass work list\nrm x",
+            "/usr/bin/windlass work list",
+            "windlass",
+            "windlass work",
+            "",
+        ] {
+            assert_eq!(LINE.wrap_own(other), None, "{other}");
         }
     }
 

@@ -22,7 +22,7 @@ mod tools;
 mod transcript;
 
 pub use answer::{Answer, HookOutput, REASON_BYTES_MAX, refuse_unreadable, render};
-pub use cell_line::{CellLine, unwrap_cell_line};
+pub use cell_line::{CellLine, is_own_line, unwrap_cell_line};
 pub use client::Client;
 pub use event::{EVENT_BYTES_MAX, EventKind, HookEvent, Subagent, ToolUse};
 pub use event_error::EventError;
@@ -34,5 +34,6 @@ pub use install::{
 pub use tools::{MappedCall, Mapping, ToolTable, with_command};
 pub use transcript::{
     OPENCODE_DATA, OpenCodeReader, ProjectSign, TRANSCRIPT_BYTES_MAX, Tokens, Transcript,
-    TranscriptPlace, TranscriptUse, UseOutcome, read_transcript, transcript_places,
+    TranscriptPlace, TranscriptUse, Turn, UseOutcome, conversation, conversation_markdown,
+    read_transcript, transcript_places,
 };

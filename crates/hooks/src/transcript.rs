@@ -5,6 +5,7 @@
 
 mod claude;
 mod codex;
+mod conversation;
 mod gemini;
 mod lines;
 mod opencode;
@@ -17,6 +18,7 @@ use serde_json::Value;
 use crate::client::Client;
 use crate::fields::{NAME_BYTES_MAX, PATH_BYTES_MAX, is_limited};
 
+pub use conversation::{Turn, conversation, conversation_markdown};
 pub use opencode::OpenCodeReader;
 pub use places::{OPENCODE_DATA, ProjectSign, TranscriptPlace, transcript_places};
 

@@ -98,6 +98,28 @@ impl Gateway {
         request: CallRequest,
         asking: Asking<'_>,
     ) -> Result<CallReport, GatewayError> {
+        self.hand_over_as(request, asking, None)
+    }
+
+    /// As [`Gateway::hand_over`], but a person is asked about a call that the policy permits, for this reason.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn hand_over_asking(
+        &self,
+        request: CallRequest,
+        asking: Asking<'_>,
+        reason: String,
+    ) -> Result<CallReport, GatewayError> {
+        self.hand_over_as(request, asking, Some(reason))
+    }
+
+    fn hand_over_as(
+        &self,
+        request: CallRequest,
+        asking: Asking<'_>,
+        asks: Option<String>,
+    ) -> Result<CallReport, GatewayError> {
         let mut request = request.compose(&*self.clock, &self.workspace)?;
         let trace_id = request.trace_id;
         if !self.hands_over() {
@@ -105,7 +127,10 @@ impl Gateway {
             return Err(GatewayError::Recovery { trace_id, reason });
         }
         request.idempotency_key.get_or_insert_with(|| own_key(trace_id));
-        let ruling = self.supervisor.judge(&request);
+        let mut ruling = self.supervisor.judge(&request);
+        if let (Verdict::Allow, Some(reason)) = (ruling.verdict, asks) {
+            (ruling.verdict, ruling.reason) = (Verdict::Ask, reason);
+        }
         if ruling.verdict == Verdict::Deny {
             return self.deny_unless_granted(request, ruling);
         }

@@ -6,11 +6,12 @@ use windlass_kernel::run::RunName;
 use windlass_kernel::{Code, Digest, PlanId, RiskLevel, State, TraceId};
 use windlass_runtime::{Asking, CallLimits, CallReport, CallRequest, ClientReport, Gateway};
 
+use crate::core::{Core, Gate, judge_of};
 use crate::error::SessionError;
 use crate::note::{SessionNote, Unguarded, notes};
 use crate::progress::Progress;
 use crate::sessions::{NewSession, Session, SessionName, Sessions};
-use crate::tool_use::{CLIENT_SERVER, Mapped, key, plain_name};
+use crate::tool_use::{CLIENT_SERVER, Mapped, MappedUse, key, plain_name};
 
 /// The most characters of a prompt that are recorded.
 const PROMPT_CHARS_MAX: usize = 4000;
@@ -89,6 +90,8 @@ pub struct Guard<'a> {
     pub on_hold: HoldAnswer,
     /// What happens when a client used a tool without asking.
     pub on_unguarded: OnUnguarded,
+    /// The core loop, if the session goes through it.
+    pub core: Option<Core<'a>>,
     /// The world around.
     pub surroundings: &'a dyn Surroundings,
 }
@@ -109,6 +112,11 @@ impl Guard<'_> {
             return Ok(Answer::Proceed);
         }
         let session = self.sessions.enter(name, new)?;
+        if let Some(core) = self.core
+            && let Some(answer) = self.refuse_blocked(core, event, &session)?
+        {
+            return Ok(answer);
+        }
         // Before a tool it is noted together with what is counted.
         if !matches!(event.kind, EventKind::BeforeTool(_)) {
             self.note_policy(&session)?;
@@ -122,7 +130,18 @@ impl Guard<'_> {
                     failure: failure.clone(),
                     duration_ms: duration_ms.unwrap_or_default(),
                 };
-                self.after(event, &session, tool_use, &report)
+                if let (Some(core), Some(_)) = (self.core, judge_of(tool_use)) {
+                    let failure = failure.as_deref();
+                    return self.judged(core, event, &session, tool_use, result, failure);
+                }
+                let answer = self.after(event, &session, tool_use, &report)?;
+                let is_judge = event.subagent.is_some();
+                match (answer, self.core) {
+                    (Answer::Proceed, Some(core)) if !is_judge => {
+                        Ok(told(self.countdown(core, &session)?))
+                    }
+                    (answer, _) => Ok(answer),
+                }
             }
             EventKind::Prompted { text } => self.prompted(event, &session, text),
             EventKind::SessionEnded { reason } => {
@@ -132,7 +151,14 @@ impl Guard<'_> {
                     // It can be resumed when the person has decided.
                     note(event, &session, json!({ "reason": reason, "waits": true }))?;
                 } else {
-                    session.end(reason)?;
+                    let missing = match self.core {
+                        Some(core) => self.ending(core, event, &session)?,
+                        None => Vec::new(),
+                    };
+                    // What was not closed stays open, for the next session to see.
+                    if missing.is_empty() {
+                        session.end(reason)?;
+                    }
                 }
                 Ok(Answer::Proceed)
             }
@@ -146,7 +172,11 @@ impl Guard<'_> {
                 note(event, &session, json!({ "source": source }))?;
                 let problem = self.surroundings.hooks_problem(event, None);
                 let found = self.reconcile(event, &session)?;
-                Ok(told(problem.into_iter().chain(found)))
+                let context = match self.core {
+                    Some(core) => Some(self.started(core, event, &session)?),
+                    None => None,
+                };
+                Ok(told(problem.into_iter().chain(found).chain(context)))
             }
             EventKind::SubagentStarted => {
                 note(event, &session, json!({}))?;
@@ -158,7 +188,10 @@ impl Guard<'_> {
                 if let Some(found) = self.reconcile(event, &session)? {
                     session.progress(|progress| progress.tell.push(found))?;
                 }
-                Ok(Answer::Proceed)
+                match (self.core, &event.kind) {
+                    (Some(core), EventKind::Stopped { .. }) => self.stopping(core, event, &session),
+                    (_, _) => Ok(Answer::Proceed),
+                }
             }
             // The client's own prompt is about to appear; what it asks about was judged before.
             EventKind::PermissionRequested(_) | EventKind::Other { .. } => Ok(Answer::Proceed),
@@ -181,7 +214,7 @@ impl Guard<'_> {
         &self,
         event: &HookEvent,
         session: &Session<'_>,
-        text: &str,
+        text_given: &str,
     ) -> Result<Answer, SessionError> {
         if let Some(reason) = self.stopped(session) {
             return Ok(Answer::Halt { reason });
@@ -192,7 +225,7 @@ impl Guard<'_> {
             progress.prompts
         })?;
         let kept = self.surroundings.keep_files(&kept_name(session.run, number));
-        let text = self.surroundings.redacted(text).chars().take(PROMPT_CHARS_MAX).collect();
+        let text = self.surroundings.redacted(text_given).chars().take(PROMPT_CHARS_MAX).collect();
         let not_kept = kept.as_ref().err().cloned();
         let problem = not_kept
             .as_ref()
@@ -200,9 +233,13 @@ impl Guard<'_> {
         session.note(&SessionNote::Prompt { number, text, tree: kept.ok(), not_kept })?;
         let hooks = self.surroundings.hooks_problem(event, None);
         let found = self.reconcile(event, session)?;
+        let first = match self.core {
+            Some(core) => self.take_prompt(core, event, session, number, text_given)?,
+            None => None,
+        };
         // It is taken last: whoever dies before has told nobody.
         let tell = session.progress(|progress| std::mem::take(&mut progress.tell))?;
-        Ok(told(tell.into_iter().chain(problem).chain(hooks).chain(found)))
+        Ok(told(tell.into_iter().chain(problem).chain(hooks).chain(found).chain(first)))
     }
 
     /// Records what the client did without asking, as far as its own records show it, and says it.
@@ -241,8 +278,12 @@ impl Guard<'_> {
         if let Some(reason) = self.stopped(session) {
             return Ok(Answer::Halt { reason });
         }
+        if let (Some(core), Some(judge)) = (self.core, judge_of(tool_use)) {
+            self.note_policy(session)?;
+            return self.start_judge(core, event, session, tool_use, judge);
+        }
         let mapped = self.map(event, tool_use);
-        let calls = match mapped.calls {
+        let calls = match &mapped.calls {
             Mapped::Calls(calls) => calls,
             Mapped::Nothing => {
                 self.note_policy(session)?;
@@ -256,7 +297,7 @@ impl Guard<'_> {
                     args: tool_use.input.clone(),
                 };
                 let request = self.request(event, run, tool_use, &call, 0);
-                let report = self.gateway.refuse_unless_granted(request, code, reason)?;
+                let report = self.gateway.refuse_unless_granted(request, *code, reason.clone())?;
                 return self.refused(event, session, &report);
             }
         };
@@ -268,6 +309,22 @@ impl Guard<'_> {
         let was_denied = match self.broken_off(event, session, &requests)? {
             Counted::BrokenOff(report) => return self.refused(event, session, &report),
             Counted::GoesOn { was_denied } => was_denied,
+        };
+        let reading = match self.core {
+            None => false,
+            Some(core) => match self.gate(core, event, session, &mapped, &requests)? {
+                Gate::Open { reading } => reading,
+                Gate::Closed(reason) => {
+                    let Some(first) = requests.first() else { return Ok(Answer::Deny { reason }) };
+                    self.gateway.refuse(first.clone(), Code::PolicyDenied, reason.clone())?;
+                    return Ok(Answer::Deny { reason });
+                }
+                Gate::Person(reason) => {
+                    let Some(first) = requests.first() else { return Ok(Answer::Deny { reason }) };
+                    let report = self.ask_person(event, first.clone(), reason)?;
+                    return self.asked(event, session, &mapped, tool_use, &report);
+                }
+            },
         };
         let mut given: Vec<CallReport> = Vec::new();
         for request in requests {
@@ -290,10 +347,33 @@ impl Guard<'_> {
             session.progress(|progress| progress.streak.ended(State::Executing))?;
         }
         self.note_let_through(event, session, tool_use, &given)?;
-        let input =
-            mapped.line.as_deref().and_then(|line| self.in_cell(event, run, tool_use, line));
+        let input = mapped
+            .line
+            .as_deref()
+            .and_then(|line| self.in_cell(event, run, tool_use, line, reading));
         Ok(match given.iter().find_map(|report| report.asks_person.clone()) {
             Some(reason) => Answer::Ask { reason, input },
+            None => Answer::Allow { input, skip_prompt: false },
+        })
+    }
+
+    /// The answer to a use of a tool that a person was asked about although the policy permits it.
+    fn asked(
+        &self,
+        event: &HookEvent,
+        session: &Session<'_>,
+        mapped: &MappedUse,
+        tool_use: &ToolUse,
+        report: &CallReport,
+    ) -> Result<Answer, SessionError> {
+        if report.state != State::Executing {
+            return self.refused(event, session, report);
+        }
+        let line = mapped.line.as_deref();
+        let input = line.and_then(|line| self.in_cell(event, session.run, tool_use, line, false));
+        self.note_let_through(event, session, tool_use, std::slice::from_ref(report))?;
+        Ok(match &report.asks_person {
+            Some(reason) => Answer::Ask { reason: reason.clone(), input },
             None => Answer::Allow { input, skip_prompt: false },
         })
     }
@@ -347,7 +427,7 @@ impl Guard<'_> {
         Ok(())
     }
 
-    const fn asking<'a>(&self, event: &'a HookEvent) -> Asking<'a> {
+    pub(crate) const fn asking<'a>(&self, event: &'a HookEvent) -> Asking<'a> {
         match self.on_hold {
             HoldAnswer::Prompt => Asking::Prompt { client: event.client.as_str() },
             HoldAnswer::Refuse | HoldAnswer::Defer => Asking::Hold,

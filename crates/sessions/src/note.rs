@@ -49,6 +49,8 @@ pub enum SessionNote {
         /// The digest since.
         to: Digest,
     },
+    /// Something of the core loop.
+    Core(crate::core::CoreNote),
     /// The files were brought back.
     Rewound {
         /// The prompt whose files they are.

@@ -6,10 +6,11 @@ use serde::{Deserialize, Serialize};
 use windlass_kernel::Digest;
 use windlass_runtime::CallStreak;
 
+use crate::core::CoreProgress;
 use crate::note::Unguarded;
 
 /// The progress of a session.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Progress {
     /// The digest of the policy at the last event.
@@ -22,4 +23,6 @@ pub struct Progress {
     pub unguarded: BTreeSet<Unguarded>,
     /// What the agent is told at the next prompt.
     pub tell: Vec<String>,
+    /// The state of the core loop.
+    pub core: Option<CoreProgress>,
 }

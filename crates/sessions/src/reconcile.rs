@@ -115,6 +115,7 @@ fn is_permitted(history: &SessionHistory, id: &str, parts: usize) -> bool {
         | SessionNote::Event { .. }
         | SessionNote::Prompt { .. }
         | SessionNote::Unguarded(_)
+        | SessionNote::Core(_)
         | SessionNote::PolicyChanged { .. }
         | SessionNote::Rewound { .. } => None,
     }));

@@ -11,10 +11,11 @@ use windlass_hooks::Client;
 use windlass_journal::{JournalError, Recorder};
 use windlass_kernel::run::plan::{Plan, RunOutcome};
 use windlass_kernel::run::{Event, NoteKind, PhaseResult, Run, RunEvent, RunName, Started};
-use windlass_kernel::{ArtifactId, Digest, PlanId, State, TraceId};
+use windlass_kernel::{ArtifactId, Digest, PlanId, State, Timestamp, TraceId};
 use windlass_runtime::Clock;
 use windlass_store::{After, KeyAction, Store, StoreError};
 
+use crate::core::{CoreNote, CoreProgress, CoreSettings};
 use crate::error::SessionError;
 use crate::note::SessionNote;
 use crate::progress::Progress;
@@ -189,10 +190,11 @@ impl Sessions {
         Ok(())
     }
 
-    fn add(&self, recorder: &mut Recorder<Run>, event: Event) -> Result<(), JournalError> {
+    /// Adds an event; returns its time.
+    fn add(&self, recorder: &mut Recorder<Run>, event: Event) -> Result<Timestamp, JournalError> {
         let (id, ts) = (ArtifactId(self.clock.new_id()), self.clock.now());
         let trace_id = recorder.state().head.trace_id;
-        recorder.add(&RunEvent::new(trace_id, id, ts, event)).map(|_| ())
+        recorder.add(&RunEvent::new(trace_id, id, ts, event)).map(|_| ts)
     }
 
     fn file(&self, stem: &str, extension: &str) -> PathBuf {
@@ -268,26 +270,28 @@ impl Session<'_> {
     /// # Errors
     /// [`SessionError`] if it cannot be recorded.
     pub fn note(&self, note: &SessionNote) -> Result<(), SessionError> {
-        let _lock = self.sessions.lock(&self.stem)?;
-        self.append(std::slice::from_ref(note))
+        self.record(|_| (vec![note.clone()], ()))
     }
 
     /// Records notes in one commit. The session is locked.
-    fn append(&self, notes: &[SessionNote]) -> Result<(), SessionError> {
+    fn append(&self, notes: &[SessionNote]) -> Result<Option<Appended>, SessionError> {
         if notes.is_empty() {
-            return Ok(());
+            return Ok(None);
         }
         let mut recorder: Recorder<Run> =
             Recorder::open(&self.sessions.store, self.run, Vec::new())?;
+        let before = recorder.state().head.entry_digest;
+        let mut times = Vec::new();
         for note in notes {
             let body = serde_json::to_value(note).map_err(|error| SessionError::File {
                 path: PathBuf::new(),
                 source: error.into(),
             })?;
-            self.sessions.add(&mut recorder, Event::Noted { what: NoteKind::Agent, body })?;
+            let event = Event::Noted { what: NoteKind::Agent, body };
+            times.push(self.sessions.add(&mut recorder, event)?);
         }
         recorder.commit(KeyAction::None, After::Release)?;
-        Ok(())
+        Ok(Some(Appended { before, after: recorder.state().head.entry_digest, times }))
     }
 
     /// Records the end of the session. One that has ended is left as it is.
@@ -338,10 +342,59 @@ impl Session<'_> {
         let before: Progress = serde_json::from_slice(&bytes).unwrap_or_default();
         let mut after = before.clone();
         let (notes, value) = change(&mut after);
-        self.append(&notes)?;
+        if let (Some(appended), Some(core)) = (self.append(&notes)?, &mut after.core)
+            && core.head == appended.before
+        {
+            core.head = appended.after;
+        }
         if after != before {
             self.sessions.write_progress(&self.stem, &after)?;
         }
         Ok(value)
     }
+
+    /// Changes the state of the core loop: notes are recorded, then counted and kept. A state that does not follow from
+    /// the last entry of the run is folded again first.
+    ///
+    /// # Errors
+    /// [`SessionError`] if the session cannot be read or the notes cannot be recorded; what `change` fails with.
+    pub fn core<T>(
+        &self,
+        settings: &CoreSettings,
+        change: impl FnOnce(&mut CoreProgress) -> Result<(Vec<CoreNote>, T), SessionError>,
+    ) -> Result<T, SessionError> {
+        let _lock = self.sessions.lock(&self.stem)?;
+        let path = self.sessions.file(&self.stem, PROGRESS);
+        let bytes = std::fs::read(&path).unwrap_or_default();
+        let before: Progress = serde_json::from_slice(&bytes).unwrap_or_default();
+        let store = self.sessions.store.as_ref();
+        let head = store.load_state(self.run).map_err(JournalError::from)?.head.entry_digest;
+        let mut now = match before.core.clone().filter(|core| core.head == head) {
+            Some(core) => core,
+            None => CoreProgress::fold(store, self.run, head, settings)?,
+        };
+        let (notes, value) = change(&mut now)?;
+        let recorded: Vec<SessionNote> = notes.iter().cloned().map(SessionNote::Core).collect();
+        if let Some(appended) = self.append(&recorded)? {
+            now.head = appended.after;
+            for (at, note) in appended.times.iter().zip(&notes) {
+                now.apply(*at, note, settings);
+            }
+        }
+        let after = Progress { core: Some(now), ..before.clone() };
+        if after != before {
+            self.sessions.write_progress(&self.stem, &after)?;
+        }
+        Ok(value)
+    }
+}
+
+/// What appending notes has done.
+struct Appended {
+    /// The digest of the last entry before them.
+    before: Digest,
+    /// The digest of the last one.
+    after: Digest,
+    /// Their times.
+    times: Vec<Timestamp>,
 }

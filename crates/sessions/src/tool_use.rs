@@ -30,12 +30,14 @@ impl Guard<'_> {
         run: TraceId,
         tool_use: &ToolUse,
         line: &str,
+        reading: bool,
     ) -> Option<Value> {
         let binary = self.cell?;
         let session = RunName::of(run).to_string();
         let project = self.project;
         let workspace = Some(self.root).filter(|root| *root != project);
-        let line = CellLine { binary, project, workspace, session: &session }.wrap(line);
+        let cell = CellLine { binary, project, workspace, session: &session, reading };
+        let line = cell.wrap_own(line).unwrap_or_else(|| cell.wrap(line));
         ToolTable::shipped().with_command(event.client, tool_use, &line)
     }
 

@@ -18,9 +18,9 @@ pub use copy::{FoundFile, copy_file, find_file};
 pub use git::{
     Baseline, CommitId, CommitMerge, DIRTY_PATHS_MAX, DiffStat, FileChange, Git, GitCause,
     GitError, GitSettings, Hook, LineChange, ObjectIdError, OnChanges, PinnedKind, PinnedPath,
-    RefUpdate, SYSTEM_FOLDERS, Signature, TakeOverError, TakenOver, TreeId, Treeish, Worktree,
-    WorktreeStatus, check_pinned_place, configure_git, find_helper, require_pinned_unchanged,
-    sweep_index_folders, take_over, take_over_in_steps,
+    Pushed, Rebased, RefUpdate, SYSTEM_FOLDERS, Signature, TakeOverError, TakenOver, TreeId,
+    Treeish, Upstream, Worktree, WorktreeStatus, check_pinned_place, configure_git, find_helper,
+    require_pinned_unchanged, sweep_index_folders, take_over, take_over_in_steps,
 };
 pub use snapshot::{
     Capture, ChangeKind, Damage, DamagedSnapshot, Entry, EntryMode, Merged, PathChange,

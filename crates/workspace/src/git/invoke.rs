@@ -165,6 +165,25 @@ impl<'a> Invocation<'a> {
         self
     }
 
+    /// Lets it speak these protocols, with these settings instead of those that keep it from it. Call it before
+    /// anything else: options come before the command.
+    pub fn speaking(mut self, protocols: &str, settings: &[OsString]) -> Self {
+        let ssh = OsStr::new("core.sshCommand=false");
+        let mut options = std::mem::take(&mut self.arguments).into_iter();
+        while let Some(option) = options.next() {
+            match options.next() {
+                Some(setting) if option == "-c" && setting == ssh => {}
+                Some(value) => self.arguments.extend([option, value]),
+                None => self.arguments.push(option),
+            }
+        }
+        for setting in settings {
+            self.arguments.extend(["-c".into(), setting.clone()]);
+        }
+        self.env.retain(|(name, _)| name != "GIT_ALLOW_PROTOCOL");
+        self.env("GIT_ALLOW_PROTOCOL", protocols)
+    }
+
     /// Overrides settings of the repository and the user.
     pub fn settings(mut self, settings: &[(OsString, OsString)]) -> Self {
         self.settings.extend_from_slice(settings);

@@ -6,6 +6,7 @@ mod helper;
 mod hostile;
 mod pinned;
 mod programs;
+mod remote;
 mod repository;
 mod status;
 mod tree;

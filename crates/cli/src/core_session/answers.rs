@@ -1,0 +1,121 @@
+//! From a judge's answer to what is recorded of it.
+
+use serde_json::json;
+use windlass_formats::core::{
+    CriticAnswer, CriticVerdict, CustodietAnswer, CustodietVerdict, FrameworkAnswer, HydratorAnswer,
+    QaAnswer, QaVerdict,
+};
+use windlass_sessions::core::{CoreNote, Finding, Judge, PlanStep, Workflow};
+
+/// Reads an answer strictly. `workflow` gives the selected workflow.
+pub fn read(
+    judge: Judge,
+    id: &str,
+    text: &str,
+    workflow: impl FnOnce(&str) -> Result<Workflow, String>,
+) -> Result<CoreNote, String> {
+    let id = id.to_owned();
+    match judge {
+        Judge::PromptHydrator => {
+            let answer = HydratorAnswer::read(text).map_err(|error| error.to_string())?;
+            planned(id, answer, workflow)
+        }
+        Judge::Critic => {
+            let answer = CriticAnswer::read(text).map_err(|error| error.to_string())?;
+            let findings = answer.findings.iter().map(|one| Finding {
+                about: one.check.as_str().to_owned(),
+                text: one.problem.clone(),
+            });
+            let verdict = match answer.verdict {
+                CriticVerdict::Proceed => "PROCEED",
+                CriticVerdict::Revise => "REVISE",
+                CriticVerdict::Halt => "HALT",
+            };
+            Ok(CoreNote::Criticised {
+                id,
+                verdict: verdict.to_owned(),
+                reason: answer.reason,
+                findings: findings.collect(),
+                criteria: answer.acceptance_criteria,
+            })
+        }
+        Judge::Custodiet => {
+            let answer = CustodietAnswer::read(text).map_err(|error| error.to_string())?;
+            let verdict = match answer.verdict {
+                CustodietVerdict::Ok => "OK",
+                CustodietVerdict::Warn => "WARN",
+                CustodietVerdict::Block => "BLOCK",
+            };
+            let (issue, principle, correction) = match answer.violation {
+                Some(found) => (found.issue, found.principle, found.correction),
+                None => Default::default(),
+            };
+            let (verdict, reason) = (verdict.to_owned(), answer.reason);
+            Ok(CoreNote::Audited { id, verdict, reason, issue, principle, correction })
+        }
+        Judge::QaVerifier => {
+            let answer = QaAnswer::read(text).map_err(|error| error.to_string())?;
+            let verdict = match answer.verdict {
+                QaVerdict::Verified => "VERIFIED",
+                QaVerdict::Issues => "ISSUES",
+            };
+            let issues = answer.issues.iter().map(|one| Finding {
+                about: format!("{} {}", one.severity.as_str(), one.dimension.as_str()),
+                text: one.problem.clone(),
+            });
+            let (verdict, reason) = (verdict.to_owned(), answer.reason.clone());
+            Ok(CoreNote::Verified { id, verdict, reason, issues: issues.collect() })
+        }
+        Judge::Framework => {
+            let answer = FrameworkAnswer::read(text).map_err(|error| error.to_string())?;
+            let improvements = answer.improvements.iter().map(|one| Finding {
+                about: one.title.clone(),
+                text: one.description.clone(),
+            });
+            Ok(CoreNote::Reflected {
+                id,
+                reflection: answer.reflection.render(),
+                outcome: answer.reflection.outcome.as_str().to_owned(),
+                learnings: answer.learnings.clone(),
+                improvements: improvements.collect(),
+            })
+        }
+    }
+}
+
+/// A plan has the steps of its workflow, in their order; others may stand between them.
+fn planned(
+    id: String,
+    answer: HydratorAnswer,
+    workflow: impl FnOnce(&str) -> Result<Workflow, String>,
+) -> Result<CoreNote, String> {
+    let selected = workflow(&answer.workflow)?;
+    let mut needed = selected.steps.iter().peekable();
+    for item in &answer.plan {
+        if needed.peek().is_some_and(|step| step.id == item.step) {
+            needed.next();
+        }
+    }
+    if let Some(missing) = needed.next() {
+        return Err(format!(
+            "`plan` lacks the step `{}` of the workflow `{}`, or has it out of order",
+            missing.id, answer.workflow
+        ));
+    }
+    let steps = answer.plan.iter().map(|item| PlanStep { id: item.step.clone(), text: item.text.clone() });
+    Ok(CoreNote::Planned {
+        id,
+        intent: answer.intent.clone(),
+        workflow: answer.workflow.clone(),
+        gates: selected.gates,
+        criteria: answer.acceptance_criteria.clone(),
+        steps: steps.collect(),
+        details: json!({
+            "complexity": answer.complexity.as_str(),
+            "context": answer.context,
+            "path": answer.path.as_str(),
+            "scope": answer.scope.as_str(),
+            "summary": answer.summary,
+        }),
+    })
+}

@@ -1,0 +1,201 @@
+//! Closes the work of a session: formatted, committed, put on top of what others did, pushed, and proven to be.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use windlass_cell::{ChildInput, Ending, Limits, ProcessError, describe_exit, one_line};
+use windlass_sessions::core::{CloseReport, CloseStep};
+use windlass_work::Tracker;
+use windlass_workspace::{CommitId, Git, GitError, Pushed, Rebased, RefUpdate, Upstream};
+
+/// How long the format command or the repository's hook may take.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(600);
+/// How much of what they print is read.
+const OUTPUT_BYTES_MAX: usize = 1 << 20;
+/// The longest first line of a commit message.
+const TITLE_CHARS_MAX: usize = 72;
+
+/// What a close needs.
+pub struct Closing<'a> {
+    /// The folder that is worked in.
+    pub workspace: &'a Path,
+    /// The line that formats the files, if there is one.
+    pub format: Option<&'a str>,
+    /// What the work is, for the commit.
+    pub title: &'a str,
+    /// The name of the session's run.
+    pub run: &'a str,
+    /// Our program and the arguments that run a line in a cell.
+    pub cell: Vec<String>,
+    /// The tracker, or why there is none.
+    pub tracker: Result<&'a dyn Tracker, String>,
+}
+
+/// A step that failed, and why.
+struct Failed(String);
+
+impl From<GitError> for Failed {
+    fn from(error: GitError) -> Self {
+        Self(error.to_string())
+    }
+}
+
+type Done = Result<String, Failed>;
+
+impl Closing<'_> {
+    /// Closes the work, step by step, up to the first that fails.
+    pub fn run(&self) -> CloseReport {
+        let mut report = CloseReport { steps: Vec::new(), commit: None };
+        let git = Git::new(self.workspace);
+        let steps: [(&str, &dyn Fn() -> Done); 7] = [
+            ("format", &|| self.format()),
+            ("stage", &|| git.stage_all().map(|()| "all changes are staged".to_owned()).map_err(Failed::from)),
+            ("commit", &|| self.commit(&git)),
+            ("pull", &|| pull(&git)),
+            ("sync", &|| self.sync()),
+            ("push", &|| push(&git)),
+            ("proof", &|| prove(&git)),
+        ];
+        for (name, step) in steps {
+            let (ok, detail) = match step() {
+                Ok(detail) => (true, detail),
+                Err(Failed(reason)) => (false, reason),
+            };
+            report.steps.push(CloseStep { step: name.to_owned(), ok, detail: one_line(&detail) });
+            if !ok {
+                return report;
+            }
+        }
+        report.commit = git.head().ok().flatten().map(|commit| commit.as_str().to_owned());
+        report
+    }
+
+    fn format(&self) -> Done {
+        match self.format {
+            None => Ok("no format command is set".to_owned()),
+            Some(line) => self.in_cell(line).map(|()| "formatted".to_owned()),
+        }
+    }
+
+    /// Commits all changes after the repository's own hook has seen them, in a cell.
+    fn commit(&self, git: &Git) -> Done {
+        let head = git.head()?;
+        let mut tree = git.tree_of_worktree()?;
+        if let Some(head) = &head
+            && git.tree_of(head)? == tree
+        {
+            return Ok("nothing to commit".to_owned());
+        }
+        let hook = git.hook("pre-commit")?;
+        let mut note = String::new();
+        if hook.runs && hook.is_outside {
+            note = "; the pre-commit hook is outside of the repository and was not run".to_owned();
+        } else if hook.runs {
+            let program = hook.path.display().to_string();
+            self.in_cell(&format!("'{}'", program.replace('\'', r"'\''")))?;
+            // What the hook changed is what it wants committed.
+            tree = git.tree_of_worktree()?;
+        }
+        let us = git.identity()?;
+        let parents: Vec<CommitId> = head.iter().cloned().collect();
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let now = now.map_or(0, |now| now.as_secs());
+        let commit = git.commit_tree(&tree, &parents, &self.message(), &us, &us, now)?;
+        match git.update_ref("HEAD", &commit, head.as_ref())? {
+            RefUpdate::Updated | RefUpdate::AlreadyThere => {}
+            RefUpdate::Moved { .. } => return Err(Failed("the branch has moved meanwhile".to_owned())),
+        }
+        git.reset_index(&commit)?;
+        Ok(format!("{}{note}", commit.as_str()))
+    }
+
+    fn message(&self) -> String {
+        let line = self.title.lines().next().unwrap_or_default().trim();
+        let line = if line.is_empty() { "Work of a session" } else { line };
+        let title: String = line.chars().take(TITLE_CHARS_MAX).collect();
+        format!("{title}\n\nWindlass-Session: {}\n", self.run)
+    }
+
+    fn sync(&self) -> Done {
+        let tracker = self.tracker.as_ref().map_err(|reason| Failed(reason.clone()))?;
+        tracker.sync().map_err(|error| Failed(error.to_string()))
+    }
+
+    /// Runs a line in a cell; fails if it does.
+    fn in_cell(&self, line: &str) -> Result<(), Failed> {
+        let mut argv: Vec<PathBuf> = self.cell.iter().map(PathBuf::from).collect();
+        argv.extend([PathBuf::from("--"), PathBuf::from(line)]);
+        let limits = Limits { timeout: COMMAND_TIMEOUT, output_bytes_max: OUTPUT_BYTES_MAX };
+        let finished = run_program(&argv, self.workspace, limits)
+            .map_err(|error| Failed(format!("`{line}` could not be run: {error}")))?;
+        match (&finished.ending, finished.status) {
+            (Ending::Exited, Some(status)) if status.success() => Ok(()),
+            (_, status) => {
+                let output = [finished.stdout, finished.stderr].concat();
+                let text = String::from_utf8_lossy(&output).into_owned();
+                let last: Vec<&str> = text.trim().lines().rev().take(5).collect();
+                let last: Vec<&str> = last.into_iter().rev().collect();
+                let how = status.map_or_else(|| "did not end".to_owned(), describe_exit);
+                Err(Failed(format!("`{line}` {how}: {}", last.join(" | "))))
+            }
+        }
+    }
+}
+
+fn run_program(
+    argv: &[PathBuf],
+    cwd: &Path,
+    limits: Limits,
+) -> Result<windlass_cell::Finished, ProcessError> {
+    let argv: Vec<&std::ffi::OsStr> = argv.iter().map(|word| word.as_os_str()).collect();
+    windlass_cell::run_to_end(&argv, std::env::vars_os().collect(), cwd, ChildInput::Nothing, limits)
+}
+
+fn upstream(git: &Git) -> Result<Upstream, Failed> {
+    git.upstream()?.ok_or_else(|| {
+        Failed("the branch has no remote to push to; name one with `git push -u REMOTE BRANCH`".to_owned())
+    })
+}
+
+/// Gets what others have pushed, and puts our commits on top of it.
+fn pull(git: &Git) -> Done {
+    let upstream = upstream(git)?;
+    let Some(tip) = git.remote_tip(&upstream)? else {
+        return Ok("the remote has no such branch yet".to_owned());
+    };
+    git.fetch(&upstream)?;
+    match git.rebase_onto(&tip)? {
+        Rebased::Already => Ok("nothing new".to_owned()),
+        Rebased::Done(commit) => Ok(format!("on top of {}: {}", tip.as_str(), commit.as_str())),
+        Rebased::Conflict(paths) => {
+            let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+            Err(Failed(format!(
+                "conflict with what others have pushed in {}; a person must resolve it",
+                paths.join(", ")
+            )))
+        }
+    }
+}
+
+fn push(git: &Git) -> Done {
+    let upstream = upstream(git)?;
+    let head = git.head()?.ok_or_else(|| Failed("there is no commit".to_owned()))?;
+    match git.push(&upstream, &head)? {
+        Pushed::Done => Ok(format!("{} to {}/{}", head.as_str(), upstream.remote, upstream.branch)),
+        Pushed::Refused(reason) => Err(Failed(format!("the remote refuses: {reason}"))),
+    }
+}
+
+/// The remote has our commit, and nothing is left to commit.
+fn prove(git: &Git) -> Done {
+    let upstream = upstream(git)?;
+    let (head, tip) = (git.head()?, git.remote_tip(&upstream)?);
+    if head.is_none() || head != tip {
+        return Err(Failed("the remote is not at our commit".to_owned()));
+    }
+    let left = git.uncommitted()?;
+    if let Some((path, _)) = left.first() {
+        return Err(Failed(format!("there are changes that are not committed: {path}")));
+    }
+    Ok(format!("up to date with {}/{}", upstream.remote, upstream.branch))
+}

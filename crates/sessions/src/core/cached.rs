@@ -1,0 +1,165 @@
+//! The state of the core loop beside the journal, so that each event need not fold the whole session.
+//!
+//! It names the entry that it follows from. If that is not the last one, everything is folded again: nothing depends on
+//! this file that the journal does not have.
+
+use serde::{Deserialize, Serialize};
+use windlass_journal::JournalError;
+use windlass_kernel::{Digest, RiskLevel, Timestamp, TraceId};
+use windlass_store::Store;
+
+use super::judge::Judge;
+use super::note::CoreNote;
+use super::settings::CoreSettings;
+use super::state::CoreState;
+use crate::history::{SessionHistory, requested_at};
+use crate::note::SessionNote;
+
+/// The state of the core loop, and the entry that it follows from.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CoreProgress {
+    /// The digest of the run's last entry.
+    pub head: Digest,
+    /// The state.
+    pub state: CoreState,
+    /// What is counted.
+    pub counters: Counters,
+}
+
+/// What is counted between notes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Counters {
+    /// The uses of tools.
+    pub uses: u64,
+    /// Those since the last audit was begun.
+    pub uses_since_audit: u32,
+    /// Whether an audit is due.
+    pub audit_due: bool,
+    /// Whether anything was written since the work was last verified.
+    pub wrote: bool,
+    /// Whether anything was written since the session was last reflected on.
+    pub worked: bool,
+    /// Whether anything was written since work was last closed.
+    pub unclosed: bool,
+    /// The gate that refused last, and how often in a row.
+    pub refusals: (String, u32),
+}
+
+impl CoreProgress {
+    /// Folds a session.
+    ///
+    /// # Errors
+    /// [`JournalError`] if it cannot be read.
+    pub fn fold(
+        store: &dyn Store,
+        run: TraceId,
+        head: Digest,
+        settings: &CoreSettings,
+    ) -> Result<Self, JournalError> {
+        let history = SessionHistory::read(store, run)?;
+        let mut folded = Self { head, state: CoreState::default(), counters: Counters::default() };
+        for (at, note) in &history.notes {
+            if let SessionNote::Core(note) = note {
+                folded.state.apply(*at, note, settings.revisions_max);
+            }
+        }
+        // A line of shell that only read is counted as a write here: it cannot be told any more.
+        let is_after =
+            |at: Timestamp, since: Option<Timestamp>| since.is_none_or(|since| at > since);
+        for call in &history.calls {
+            let Some(at) = requested_at(call) else { continue };
+            let Some((request, _)) = &call.request else { continue };
+            if request.agent.as_deref().is_some_and(is_judge) {
+                continue;
+            }
+            folded.counters.uses = folded.counters.uses.saturating_add(1);
+            if is_after(at, folded.state.audited_at) {
+                folded.count_use(settings, run);
+            }
+            let started = call.tool_call.is_some();
+            if started && request.risk_level != RiskLevel::Read {
+                folded.counters.wrote |= is_after(at, folded.state.verified_at);
+                folded.counters.worked |= is_after(at, folded.state.reflected_at);
+                folded.counters.unclosed |= is_after(at, folded.state.closed_at);
+            }
+        }
+        Ok(folded)
+    }
+
+    /// Changes the state by a note that was recorded.
+    pub fn apply(&mut self, at: Timestamp, note: &CoreNote, settings: &CoreSettings) {
+        self.state.apply(at, note, settings.revisions_max);
+        match note {
+            CoreNote::PromptTaken { .. } => self.counters.refusals = Default::default(),
+            // Or the audit that clears the way would wait for itself.
+            CoreNote::JudgeStarted { judge: Judge::Custodiet, .. } => {
+                self.counters.uses_since_audit = 0;
+                self.counters.audit_due = false;
+            }
+            CoreNote::Verified { verdict, .. } if verdict == "VERIFIED" => {
+                self.counters.wrote = false;
+            }
+            CoreNote::Reflected { .. } => self.counters.worked = false,
+            CoreNote::Closed { .. } => self.counters.unclosed = false,
+            CoreNote::JudgeStarted { .. }
+            | CoreNote::AnswerRefused { .. }
+            | CoreNote::Planned { .. }
+            | CoreNote::Criticised { .. }
+            | CoreNote::Audited { .. }
+            | CoreNote::Verified { .. }
+            | CoreNote::Step { .. }
+            | CoreNote::SkillUsed { .. }
+            | CoreNote::BlockCleared { .. }
+            | CoreNote::StopRefused { .. }
+            | CoreNote::Delivered { .. }
+            | CoreNote::InsightsWritten { .. }
+            | CoreNote::Closing(_)
+            | CoreNote::Unclosed { .. } => {}
+        }
+    }
+
+    /// Counts a use of a tool, which may make an audit due.
+    pub fn count_use(&mut self, settings: &CoreSettings, run: TraceId) {
+        let counters = &mut self.counters;
+        counters.uses_since_audit = counters.uses_since_audit.saturating_add(1);
+        let is_full = settings.audit_every > 0 && counters.uses_since_audit >= settings.audit_every;
+        if is_full || is_drawn(settings, run, counters.uses) {
+            counters.audit_due = true;
+        }
+    }
+
+    /// Counts that a use of a tool may write.
+    pub const fn count_write(&mut self) {
+        self.counters.wrote = true;
+        self.counters.worked = true;
+        self.counters.unclosed = true;
+    }
+
+    /// Counts a refusal by a gate; returns how often in a row it has refused.
+    pub fn count_refusal(&mut self, gate: &str) -> u32 {
+        let (last, times) = &mut self.counters.refusals;
+        if last == gate {
+            *times = times.saturating_add(1);
+        } else {
+            gate.clone_into(last);
+            *times = 1;
+        }
+        *times
+    }
+}
+
+/// Whether a use of a tool is drawn for an audit: always the same for the same seed, session and number.
+fn is_drawn(settings: &CoreSettings, run: TraceId, number: u64) -> bool {
+    let text = format!("{}/{run}/{number}", settings.audit_seed);
+    let digest = Digest::of(text.as_bytes());
+    let drawn =
+        digest.as_bytes().iter().take(4).fold(0_u32, |all, byte| (all << 8) | u32::from(*byte));
+    drawn % 100 < settings.audit_chance_percent.min(100)
+}
+
+/// Whether an agent, as it is recorded of calls, is a judge.
+pub(super) fn is_judge(agent: &str) -> bool {
+    agent.split_once('/').is_some_and(|(_, kind)| Judge::named(kind).is_some())
+}

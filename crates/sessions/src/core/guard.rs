@@ -1,0 +1,508 @@
+//! The events of a session in the core loop.
+
+use serde_json::{Value, json};
+use windlass_hooks::{Answer, EventKind, HookEvent, ToolUse};
+use windlass_kernel::{Code, Digest, RiskLevel};
+use windlass_runtime::{CallReport, CallRequest};
+
+use super::cached::CoreProgress;
+use super::gate::Missing;
+use super::judge::Judge;
+use super::note::CoreNote;
+use super::prompt::{is_skipped, judge_prompt};
+use super::settings::CoreSettings;
+use super::surroundings::{CoreSurroundings, SessionFacts};
+use crate::error::SessionError;
+use crate::guard::Guard;
+use crate::note::SessionNote;
+use crate::sessions::Session;
+use crate::tool_use::{Mapped, MappedUse};
+
+/// The most characters of a prompt that are recorded.
+const PROMPT_CHARS_MAX: usize = 4000;
+/// So many uses before an audit the agent is told of it.
+const COUNTDOWN: u32 = 2;
+
+/// The core loop of a session.
+#[derive(Clone, Copy)]
+pub struct Core<'a> {
+    /// How strict it is.
+    pub settings: &'a CoreSettings,
+    /// The world around.
+    pub surroundings: &'a dyn CoreSurroundings,
+}
+
+/// What the core loop says to a use of a tool.
+pub(crate) enum Gate {
+    /// It may be used, as far as the loop is concerned.
+    Open {
+        /// Whether a line of shell may only read.
+        reading: bool,
+    },
+    /// It may not.
+    Closed(String),
+    /// A person decides: it was refused often enough.
+    Person(String),
+}
+
+impl Core<'_> {
+    /// What is said while a session is blocked.
+    fn blocked(progress: &CoreProgress) -> Option<String> {
+        let block = progress.state.blocked.as_ref()?;
+        Some(format!(
+            "BLOCKED: {} Reason: {}. Correction: {}. Stop, and tell the user what was done and what is wrong; only the user \
+             can clear this, with `windlass session clear-block`",
+            block.issue, block.reason, block.correction
+        ))
+    }
+}
+
+impl Guard<'_> {
+    /// Refuses an event of a blocked session. Ends are never refused: there a refusal means "go on".
+    pub(crate) fn refuse_blocked(
+        &self,
+        core: Core<'_>,
+        event: &HookEvent,
+        session: &Session<'_>,
+    ) -> Result<Option<Answer>, SessionError> {
+        match event.kind {
+            EventKind::Stopped { .. }
+            | EventKind::SubagentStopped
+            | EventKind::SessionEnded { .. } => return Ok(None),
+            EventKind::SessionStarted { .. }
+            | EventKind::Prompted { .. }
+            | EventKind::BeforeTool(_)
+            | EventKind::AfterTool { .. }
+            | EventKind::PermissionRequested(_)
+            | EventKind::SubagentStarted
+            | EventKind::SettingsChanged { .. }
+            | EventKind::Other { .. } => {}
+        }
+        let Some(reason) =
+            session.core(core.settings, |progress| Ok((Vec::new(), Core::blocked(progress))))?
+        else {
+            return Ok(None);
+        };
+        match &event.kind {
+            // The refusal of a call is on record like any other.
+            EventKind::BeforeTool(tool_use) => {
+                if let Mapped::Calls(calls) = self.map(event, tool_use).calls
+                    && let Some(call) = calls.first()
+                {
+                    let request = self.request(event, session.run, tool_use, call, 0);
+                    self.gateway.refuse(request, Code::PolicyDenied, reason.clone())?;
+                }
+            }
+            EventKind::AfterTool { .. } => {}
+            EventKind::SessionStarted { .. }
+            | EventKind::Prompted { .. }
+            | EventKind::PermissionRequested(_)
+            | EventKind::SubagentStarted
+            | EventKind::SubagentStopped
+            | EventKind::Stopped { .. }
+            | EventKind::SessionEnded { .. }
+            | EventKind::SettingsChanged { .. }
+            | EventKind::Other { .. } => {
+                session.note(&SessionNote::Event {
+                    event: event.name.clone(),
+                    subagent: event.subagent.as_ref().map(|one| one.id.clone()),
+                    details: json!({ "blocked": true }),
+                })?;
+            }
+        }
+        Ok(Some(Answer::Deny { reason }))
+    }
+
+    /// What the core loop says to a use of a tool.
+    pub(crate) fn gate(
+        &self,
+        core: Core<'_>,
+        event: &HookEvent,
+        session: &Session<'_>,
+        mapped: &MappedUse,
+        requests: &[CallRequest],
+    ) -> Result<Gate, SessionError> {
+        let by_judge = event.subagent.as_ref().and_then(|one| Judge::named(one.kind.as_deref()?));
+        let writes = match &mapped.line {
+            Some(line) => !core.surroundings.only_reads(line),
+            None => requests.iter().any(|request| request.declared_class != RiskLevel::Read),
+        };
+        if let Some(judge) = by_judge {
+            let reason = format!("{} judges and changes nothing", judge.as_str());
+            return Ok(if writes { Gate::Closed(reason) } else { Gate::Open { reading: true } });
+        }
+        session.core(core.settings, |progress| {
+            if let Some(reason) = Core::blocked(progress) {
+                return Ok((Vec::new(), Gate::Closed(reason)));
+            }
+            let missing = progress.refuses_writing();
+            let gate = match (&missing, writes) {
+                (None, _) => Gate::Open { reading: false },
+                (Some(_), false) => Gate::Open { reading: true },
+                (Some(Missing { gate, text, .. }), true) => {
+                    let times = progress.count_refusal(gate);
+                    if times > core.settings.refusals_max {
+                        Gate::Person(format!("the core loop refused this {times} times: {text}"))
+                    } else {
+                        Gate::Closed(text.clone())
+                    }
+                }
+            };
+            if let Gate::Open { reading } = gate {
+                progress.counters.uses = progress.counters.uses.saturating_add(1);
+                progress.count_use(core.settings, session.run);
+                if writes && !reading {
+                    progress.count_write();
+                    progress.counters.refusals = Default::default();
+                }
+            }
+            let skill = skill_of(mapped).filter(|_| matches!(gate, Gate::Open { .. }));
+            let notes = skill.map(|name| CoreNote::SkillUsed { name }).into_iter().collect();
+            Ok((notes, gate))
+        })
+    }
+
+    /// Starts a judge with our prompt instead of the agent's.
+    pub(crate) fn start_judge(
+        &self,
+        core: Core<'_>,
+        event: &HookEvent,
+        session: &Session<'_>,
+        tool_use: &ToolUse,
+        judge: Judge,
+    ) -> Result<Answer, SessionError> {
+        let deny = |reason: String| Ok(Answer::Deny { reason });
+        if event.subagent.is_some() {
+            return deny("a subagent cannot start a judge of the core loop".to_owned());
+        }
+        let Some(id) = tool_use.id.clone() else {
+            return deny("the client gave this use of a tool no id".to_owned());
+        };
+        let file = match core.surroundings.judge_file(judge) {
+            Ok(file) => file,
+            Err(reason) => return deny(reason),
+        };
+        let facts = SessionFacts { event, run: session.run };
+        let now = session.core(core.settings, |progress| Ok((Vec::new(), progress.clone())))?;
+        if judge == Judge::Critic && now.state.plan().is_none() {
+            return deny(
+                now.refuses_writing().map_or_else(
+                    || "there is no plan to review".to_owned(),
+                    |missing| missing.text,
+                ),
+            );
+        }
+        let material = core.surroundings.material(facts, judge, &now.state);
+        let prompt = judge_prompt(judge, &now.state, &material);
+        let note = CoreNote::JudgeStarted {
+            judge,
+            id,
+            file: file.digest,
+            prompt: Digest::of(prompt.as_bytes()),
+        };
+        let progress =
+            session.core(core.settings, |progress| Ok((vec![note], progress.clone())))?;
+        core.surroundings.project(facts, &progress, false);
+        let description = tool_use.input.get("description").and_then(Value::as_str);
+        let input = json!({
+            "description": description.unwrap_or(judge.as_str()),
+            "prompt": prompt,
+            "run_in_background": false,
+            "subagent_type": tool_use.input.get("subagent_type"),
+        });
+        Ok(Answer::Allow { input: Some(input), skip_prompt: true })
+    }
+
+    /// Takes the answer of a judge from the client's report.
+    pub(crate) fn judged(
+        &self,
+        core: Core<'_>,
+        event: &HookEvent,
+        session: &Session<'_>,
+        tool_use: &ToolUse,
+        result: &Value,
+        failure: Option<&str>,
+    ) -> Result<Answer, SessionError> {
+        let id = tool_use.id.clone().unwrap_or_default();
+        let judge = session.core(core.settings, |progress| {
+            Ok((Vec::new(), progress.state.running.get(&id).copied()))
+        })?;
+        let Some(judge) = judge else {
+            let text = "UNGUARDED: this judge was not started through Windlass, so its answer does not count";
+            return Ok(Answer::Tell { text: text.to_owned() });
+        };
+        let answer = match (failure, answer_text(result)) {
+            (Some(failure), _) => Err(format!("it failed: {failure}")),
+            (None, None) => Err("it gave no answer".to_owned()),
+            (None, Some(text)) => {
+                core.surroundings.read_answer(judge, &id, &self.surroundings.redacted(&text))
+            }
+        };
+        let note = answer.unwrap_or_else(|reason| CoreNote::AnswerRefused { judge, id, reason });
+        let told = told_of(&note);
+        let progress = session
+            .core(core.settings, |_| Ok((vec![note], ())))
+            .and_then(|()| self.now(core, session))?;
+        let facts = SessionFacts { event, run: session.run };
+        core.surroundings.project(facts, &progress, false);
+        if let Some(reason) = Core::blocked(&progress) {
+            return Ok(Answer::Deny { reason });
+        }
+        let next = progress.refuses_writing().map(|missing| missing.text);
+        let text = [Some(told), next].into_iter().flatten().collect::<Vec<_>>().join("\nNext: ");
+        Ok(Answer::Tell { text })
+    }
+
+    fn now(&self, core: Core<'_>, session: &Session<'_>) -> Result<CoreProgress, SessionError> {
+        session.core(core.settings, |progress| Ok((Vec::new(), progress.clone())))
+    }
+
+    /// Says how many uses are left before an audit.
+    pub(crate) fn countdown(
+        &self,
+        core: Core<'_>,
+        session: &Session<'_>,
+    ) -> Result<Option<String>, SessionError> {
+        let now = self.now(core, session)?;
+        let every = core.settings.audit_every;
+        if now.counters.audit_due {
+            return Ok(now.refuses_writing().map(|missing| missing.text));
+        }
+        let left = every.saturating_sub(now.counters.uses_since_audit);
+        Ok((every > 0 && left <= COUNTDOWN).then(|| {
+            format!("An audit by the agent custodiet is due after {left} more uses of tools.")
+        }))
+    }
+
+    /// Gives a session what it starts with.
+    pub(crate) fn started(
+        &self,
+        core: Core<'_>,
+        event: &HookEvent,
+        session: &Session<'_>,
+    ) -> Result<String, SessionError> {
+        let facts = SessionFacts { event, run: session.run };
+        self.deliver(core, facts, session)?;
+        let now = self.now(core, session)?;
+        let text = core
+            .surroundings
+            .start(facts, &now)
+            .map_err(|reason| SessionError::New { code: Code::FileUnreadable, reason })?;
+        core.surroundings.project(facts, &now, false);
+        Ok(text)
+    }
+
+    /// Takes a prompt into the loop; returns what the agent must do first.
+    pub(crate) fn take_prompt(
+        &self,
+        core: Core<'_>,
+        event: &HookEvent,
+        session: &Session<'_>,
+        number: u32,
+        text: &str,
+    ) -> Result<Option<String>, SessionError> {
+        let facts = SessionFacts { event, run: session.run };
+        self.deliver(core, facts, session)?;
+        let shown: String =
+            self.surroundings.redacted(text).chars().take(PROMPT_CHARS_MAX).collect();
+        let skipped = is_skipped(text).map(str::to_owned);
+        let skipped =
+            skipped.or_else(|| event.subagent.is_some().then(|| "it is a subagent's".to_owned()));
+        let now = self.now(core, session)?;
+        let context = match &skipped {
+            Some(_) => None,
+            None => {
+                let written = core.surroundings.write_context(facts, &shown, number, &now.state);
+                Some(written.map_err(|reason| SessionError::New {
+                    code: Code::FileUnwritable,
+                    reason: format!("what the hydrator needs could not be written: {reason}"),
+                })?)
+            }
+        };
+        let file = context.as_ref().map(|one| one.file.clone());
+        let note = CoreNote::PromptTaken {
+            number,
+            text: shown,
+            context: file.clone(),
+            skipped: skipped.clone(),
+        };
+        session.core(core.settings, |_| Ok((vec![note], ())))?;
+        let now = self.now(core, session)?;
+        core.surroundings.project(facts, &now, false);
+        let told = context.and_then(|one| one.told);
+        Ok(file.map(|file| {
+            let first = format!(
+                "Before anything else, use the Agent tool with subagent_type \"prompt-hydrator\": it turns this prompt into \
+                 a plan from the context in {file} (Windlass gives it to it). Then let \"critic\" review the plan the same \
+                 way. Until both have answered you may read but not write. Say how far you are with `windlass session step \
+                 STEP in_progress` and `windlass session step STEP completed`."
+            );
+            told.map_or(first.clone(), |told| format!("{first}\n{told}"))
+        }))
+    }
+
+    /// Writes to the tracker what waits to be written.
+    fn deliver(
+        &self,
+        core: Core<'_>,
+        facts: SessionFacts<'_>,
+        session: &Session<'_>,
+    ) -> Result<(), SessionError> {
+        let now = self.now(core, session)?;
+        if now.state.undelivered.is_empty() {
+            return Ok(());
+        }
+        let notes = core.surroundings.deliver(facts, &now.state);
+        session.core(core.settings, |_| Ok((notes, ())))
+    }
+
+    /// Whether the agent may stop; closes the work if it may.
+    pub(crate) fn stopping(
+        &self,
+        core: Core<'_>,
+        event: &HookEvent,
+        session: &Session<'_>,
+    ) -> Result<Answer, SessionError> {
+        let facts = SessionFacts { event, run: session.run };
+        let now = self.now(core, session)?;
+        if let Some(missing) = now.refuses_stopping()
+            && now.state.stops_refused < core.settings.stops_max
+        {
+            let note = CoreNote::StopRefused { missing: missing.gate.to_owned() };
+            session.core(core.settings, |_| Ok((vec![note], ())))?;
+            return Ok(Answer::Deny { reason: missing.text });
+        }
+        let may_close = core.settings.close
+            && now.state.blocked.is_none()
+            && now.counters.unclosed
+            && now.refuses_stopping().is_none();
+        let mut told = Vec::new();
+        if may_close {
+            let report = core.surroundings.close(facts, &now.state);
+            let mut notes: Vec<CoreNote> =
+                report.steps.iter().cloned().map(CoreNote::Closing).collect();
+            if report.succeeded() {
+                notes.push(CoreNote::Closed { commit: report.commit.clone() });
+            } else if let Some(failed) = report.steps.iter().find(|step| !step.ok) {
+                told.push(format!(
+                    "The session is not closed: {} failed: {}. `windlass session close` tries again.",
+                    failed.step, failed.detail
+                ));
+            }
+            session.core(core.settings, |_| Ok((notes, ())))?;
+        }
+        let now = self.now(core, session)?;
+        match core.surroundings.write_insights(facts, &now, "end_turn") {
+            Ok(path) => {
+                let note = CoreNote::InsightsWritten { path };
+                session.core(core.settings, |_| Ok((vec![note], ())))?;
+            }
+            Err(reason) => told.push(format!("The insights could not be written: {reason}")),
+        }
+        self.deliver(core, facts, session)?;
+        core.surroundings.project(facts, &self.now(core, session)?, false);
+        let text = told.join("\n");
+        Ok(if text.is_empty() { Answer::Proceed } else { Answer::Tell { text } })
+    }
+
+    /// What is missing when the client ends the session; recorded if anything is.
+    pub(crate) fn ending(
+        &self,
+        core: Core<'_>,
+        event: &HookEvent,
+        session: &Session<'_>,
+    ) -> Result<Vec<String>, SessionError> {
+        let facts = SessionFacts { event, run: session.run };
+        let missing = self.now(core, session)?.open_ends();
+        if !missing.is_empty() {
+            let note = CoreNote::Unclosed { missing: missing.clone() };
+            session.core(core.settings, |_| Ok((vec![note], ())))?;
+        }
+        let now = self.now(core, session)?;
+        core.surroundings.project(facts, &now, missing.is_empty());
+        Ok(missing)
+    }
+
+    /// Asks a person about a use of a tool that the core loop refused often enough.
+    pub(crate) fn ask_person(
+        &self,
+        event: &HookEvent,
+        request: CallRequest,
+        reason: String,
+    ) -> Result<CallReport, SessionError> {
+        Ok(self.gateway.hand_over_asking(request, self.asking(event), reason)?)
+    }
+}
+
+/// The judge that a use of a tool starts, if it does.
+pub(crate) fn judge_of(tool_use: &ToolUse) -> Option<Judge> {
+    if !matches!(tool_use.name.as_str(), "Agent" | "Task") {
+        return None;
+    }
+    Judge::named(tool_use.input.get("subagent_type")?.as_str()?)
+}
+
+/// The skill or command that a use of a tool starts.
+fn skill_of(mapped: &MappedUse) -> Option<String> {
+    let Mapped::Calls(calls) = &mapped.calls else { return None };
+    let call = calls.iter().find(|call| matches!(call.tool.as_str(), "skill" | "slash-command"))?;
+    let name =
+        ["skill", "command", "name"].into_iter().find_map(|key| call.args.get(key)?.as_str());
+    Some(name.unwrap_or(&call.tool).to_owned())
+}
+
+/// The text that a subagent answered with.
+fn answer_text(result: &Value) -> Option<String> {
+    let content = result.get("content").unwrap_or(result);
+    let text = match content {
+        Value::String(text) => text.clone(),
+        Value::Array(parts) => {
+            let texts = parts.iter().filter_map(|part| part.get("text")?.as_str());
+            texts.collect::<Vec<_>>().join("\n")
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => return None,
+    };
+    (!text.trim().is_empty()).then_some(text)
+}
+
+/// What the agent is told of a judge's answer.
+fn told_of(note: &CoreNote) -> String {
+    match note {
+        CoreNote::AnswerRefused { judge, reason, .. } => {
+            format!("The answer of {} cannot be used: {reason}. Start it again.", judge.as_str())
+        }
+        CoreNote::Planned { intent, workflow, criteria, steps, .. } => {
+            let steps = steps
+                .iter()
+                .enumerate()
+                .map(|(at, step)| format!("{}. [{}] {}", at + 1, step.id, step.text));
+            format!(
+                "Plan recorded: {intent}\nWorkflow: {workflow}\nAcceptance criteria: {}\nSteps:\n{}",
+                criteria.join("; "),
+                steps.collect::<Vec<_>>().join("\n")
+            )
+        }
+        CoreNote::Criticised { verdict, reason, .. } => {
+            format!("The critic says {verdict}: {reason}")
+        }
+        CoreNote::Audited { verdict, reason, correction, .. } => {
+            format!("The audit says {verdict}: {reason} {correction}")
+        }
+        CoreNote::Verified { verdict, reason, issues, .. } => {
+            let issues = issues.iter().map(|one| format!("\n- {}: {}", one.about, one.text));
+            format!("The verifier says {verdict}: {reason}{}", issues.collect::<String>())
+        }
+        CoreNote::Reflected { outcome, .. } => format!("The reflection is recorded: {outcome}."),
+        CoreNote::PromptTaken { .. }
+        | CoreNote::JudgeStarted { .. }
+        | CoreNote::Step { .. }
+        | CoreNote::SkillUsed { .. }
+        | CoreNote::BlockCleared { .. }
+        | CoreNote::StopRefused { .. }
+        | CoreNote::Delivered { .. }
+        | CoreNote::InsightsWritten { .. }
+        | CoreNote::Closing(_)
+        | CoreNote::Closed { .. }
+        | CoreNote::Unclosed { .. } => String::new(),
+    }
+}

@@ -1,0 +1,30 @@
+//! The core loop in a session: what each prompt must go through before its work may write, and before it is closed.
+//!
+//! The person leads, so nothing is driven here. The agent is told what comes next; what writes is refused until it has
+//! happened; and what a judge says is read from the client's report of it, never from the agent.
+
+mod cached;
+mod gate;
+mod guard;
+mod judge;
+mod note;
+mod prompt;
+mod settings;
+mod state;
+mod surroundings;
+
+pub use cached::{CoreProgress, Counters};
+pub use gate::{Missing, NextStep};
+pub use guard::Core;
+pub(crate) use guard::{Gate, judge_of};
+pub use judge::Judge;
+pub use note::{CloseStep, CoreNote, Finding, PlanStep, StepStatus};
+pub use prompt::{is_skipped, judge_prompt};
+pub use settings::CoreSettings;
+pub use state::{
+    Block, CoreState, CriticState, Delivery, DeliveryKind, LastJudge, Plan, PlanState, QaState,
+};
+pub use surroundings::{
+    CloseReport, CoreSurroundings, HydrationContext, JudgeFile, JudgeMaterial, SessionFacts,
+    Workflow,
+};
