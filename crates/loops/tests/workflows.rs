@@ -1,6 +1,6 @@
 //! Workflow files, and folders of them.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test may fail loudly")]
+#![expect(clippy::unwrap_used, reason = "a test may fail loudly")]
 
 use std::collections::{BTreeMap, BTreeSet};
 
