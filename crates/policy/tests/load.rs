@@ -310,13 +310,13 @@ verdict = "ask"
 reason = "main is shared"
 tool = "notes/*"
 phase = "build"
-agent = ["critic", "qa*"]
+agent = ["skeptic", "qa*"]
 args = { "/branch" = "main*" }
 matches = [{ tool = "notes/add", phase = "build", agent = "qa2", args = { branch = "main2" } }]
 misses = [
   { tool = "notes/add", phase = "plan", agent = "qa2", args = { branch = "main" } },
   { tool = "notes/add", phase = "build", args = { branch = "main" } },
-  { tool = "notes/add", phase = "build", agent = "critic" },
+  { tool = "notes/add", phase = "build", agent = "skeptic" },
 ]
 "#;
     let set = load(TOOLS, rules).unwrap();

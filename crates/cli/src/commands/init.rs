@@ -39,7 +39,6 @@ const FILES: &[(&str, &str)] = &[
     ("agents/advocate.md", include_str!("../../../../loops/agents/advocate.md")),
     ("agents/architect.md", include_str!("../../../../loops/agents/architect.md")),
     ("agents/builder.md", include_str!("../../../../loops/agents/builder.md")),
-    ("agents/critic.md", include_str!("../../../../loops/agents/critic.md")),
     ("agents/data-engineer.md", include_str!("../../../../loops/agents/data-engineer.md")),
     ("agents/designer.md", include_str!("../../../../loops/agents/designer.md")),
     ("agents/developer.md", include_str!("../../../../loops/agents/developer.md")),
@@ -49,6 +48,7 @@ const FILES: &[(&str, &str)] = &[
     ("agents/qa-engineer.md", include_str!("../../../../loops/agents/qa-engineer.md")),
     ("agents/reviewer.md", include_str!("../../../../loops/agents/reviewer.md")),
     ("agents/security-engineer.md", include_str!("../../../../loops/agents/security-engineer.md")),
+    ("agents/skeptic.md", include_str!("../../../../loops/agents/skeptic.md")),
 ];
 /// The file that keeps what belongs to one machine out of git.
 const GITIGNORE: &str = include_str!("../../../../policies/gitignore");
