@@ -1,4 +1,4 @@
-//! The formats of a run's files, of task files and of the backlog.
+//! The formats of a run's files, of task files, of the backlog, and of the core loop's documents.
 //!
 //! Packets, step summaries and the attempt ledger are projections of the journal for people and
 //! their programs: the same content always gives the same bytes, with sorted keys. Nothing is ever
@@ -7,6 +7,7 @@
 //! Nothing here opens a file, reads a clock or generates a random number.
 
 pub mod backlog;
+pub mod core;
 mod fields;
 mod keyword;
 mod ledger;

@@ -32,9 +32,10 @@ impl From<DecodeError> for Diagnostic {
 pub enum FileKind {
     Loop,
     Agent,
+    Workflow,
 }
 
-/// Why a loop file or an agent file cannot be used.
+/// Why a loop file, an agent file or a workflow file cannot be used.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("{location}: {problem}")]
 pub struct LoopError {
@@ -51,7 +52,7 @@ impl LoopError {
     #[must_use]
     pub const fn code(&self) -> Code {
         match self.kind {
-            FileKind::Loop => Code::LoopInvalid,
+            FileKind::Loop | FileKind::Workflow => Code::LoopInvalid,
             FileKind::Agent => Code::AgentInvalid,
         }
     }
@@ -183,6 +184,49 @@ pub enum Problem {
     Rule { message: String, hint: &'static str },
     #[error("there is no prompt below the frontmatter")]
     NoPrompt,
+
+    #[error("`workflow` must be null or a link to a workflow, not `{0}`")]
+    NotLink(String),
+    #[error("a step links to `{0}`, which is not in `dependencies`")]
+    MissingDependency(String),
+    #[error("no step links to the dependency `{0}`")]
+    UnusedDependency(String),
+    #[error("a workflow has no section `## {0}`")]
+    UnknownSection(String),
+    #[error("the section `## {0}` is missing")]
+    NoSection(&'static str),
+    #[error("here must be the section `## {expected}`, not `## {found}`")]
+    SectionOrder { expected: &'static str, found: String },
+    #[error("there is no text below the heading `{0}`")]
+    EmptySection(String),
+    #[error("`## Steps` has no heading `{0}`")]
+    NoStepHeading(String),
+    #[error("the heading of this step must be `{expected}`, not `{found}`")]
+    StepHeading { expected: String, found: String },
+    #[error("the heading `{0}` belongs to no step")]
+    ExtraStepHeading(String),
+    #[error("the workflows link to each other in a cycle: {0}")]
+    WorkflowCycle(String),
+    #[error("the workflows link to each other more than {max} deep: {chain}")]
+    ChainTooLong { chain: String, max: usize },
+    #[error(
+        "the workflow `{id}` has more than {max} steps with those of the workflows it links to"
+    )]
+    PlanTooLong { id: String, max: usize },
+    #[error("{what} `{name}` is also in the file `{other}`")]
+    DuplicateFile { what: &'static str, name: String, other: String },
+    #[error("the folder of workflows has no `WORKFLOWS.md`")]
+    NoIndex,
+    #[error("the decision tree is missing")]
+    NoDecisionTree,
+    #[error("a line of the decision tree must end with `-> [[workflow]]`")]
+    NotBranch,
+    #[error("this line of the decision tree must have the number {expected}, not {found}")]
+    BranchNumber { expected: usize, found: String },
+    #[error("the workflow `{0}` is not in a table of `WORKFLOWS.md`")]
+    NotInTable(String),
+    #[error("the workflow `{0}` can never be chosen: nothing leads to it")]
+    NeverChosen(String),
 }
 
 const EFFECTS: &str = "`continue`, `block`, `redo`, `hold`, `intervene`, `stop`";

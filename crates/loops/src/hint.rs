@@ -42,7 +42,9 @@ impl Problem {
             Self::LoneReturn => "end lines with a line feed".into(),
             Self::NoFrontmatter => "the first line must be `---`".into(),
             Self::NotClosed => "add a line `---` after the last key".into(),
-            Self::DuplicateName { .. } => "remove one, or give it another name".into(),
+            Self::DuplicateName { .. } | Self::DuplicateFile { .. } => {
+                "remove one, or give it another name".into()
+            }
             Self::WrongType { expected, .. } => match *expected {
                 "text" => "put it in quotes",
                 "a list" => "write `[one, two]`",
@@ -106,6 +108,36 @@ impl Problem {
             Self::TooManyEdges(..) => "exclude fewer phases, or let phases need fewer".into(),
             Self::Rule { hint, .. } => (*hint).into(),
             Self::NoPrompt => "write below the second `---` what the agent should do".into(),
+            Self::NotLink(_) => "write `null`, or `\"[[id]]\"` with the id of a workflow".into(),
+            Self::MissingDependency(id) => format!("add `{id}` to `dependencies`").into(),
+            Self::UnusedDependency(_) => "remove it, or let a step link to it".into(),
+            Self::UnknownSection(_) | Self::NoSection(_) | Self::SectionOrder { .. } => {
+                "write `## Overview`, `## When to Use`, `## Steps`, `## Success Metrics`, in this \
+                 order; use `###` for headings inside them"
+                    .into()
+            }
+            Self::EmptySection(_) => "write the text, or remove the heading and its step".into(),
+            Self::NoStepHeading(_) | Self::StepHeading { .. } | Self::ExtraStepHeading(_) => {
+                "write one heading `### N. Name` for each step, in the order of the steps".into()
+            }
+            Self::WorkflowCycle(_) | Self::ChainTooLong { .. } => {
+                "set `workflow` of one of these steps to `null`".into()
+            }
+            Self::PlanTooLong { .. } => "link to fewer workflows".into(),
+            Self::NoIndex => "write `WORKFLOWS.md` with a decision tree and a table".into(),
+            Self::NoDecisionTree => {
+                "write a numbered list whose lines end with `-> [[workflow]]`".into()
+            }
+            Self::NotBranch => {
+                "end the line with `-> [[id]]`; use `-` for lists that are not the tree".into()
+            }
+            Self::BranchNumber { .. } => "number the lines from 1 without gaps".into(),
+            Self::NotInTable(id) => {
+                format!("add a row `| {id} | … |` to a table whose first column is `id`").into()
+            }
+            Self::NeverChosen(id) => {
+                format!("end a line of the decision tree with `-> [[{id}]]`, or link to it").into()
+            }
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Parses loop files and agent files, which are Markdown with YAML frontmatter, into checked plans
-//! and agents, or returns an error with file, line and column.
+//! Parses loop files, agent files and workflow files, which are Markdown with YAML frontmatter, into
+//! checked plans, agents and workflows, or returns an error with file, line and column.
 //!
 //! Takes bytes and never reads a file. Nothing is guessed: unknown keys, wrong types, duplicate keys
 //! and ambiguous YAML are refused.
@@ -13,6 +13,7 @@ mod hint;
 mod markdown;
 mod parts;
 mod select;
+mod workflow;
 
 pub use agent::AgentFile;
 pub use error::LoopError;
@@ -20,3 +21,7 @@ pub use file::{KnownNames, LoopFile, LoopKind};
 pub use markdown::FILE_BYTES_MAX;
 pub use parts::variant::Variant;
 pub use select::SelectError;
+pub use workflow::{
+    CHAIN_MAX, Category, Gate, INDEX_NAME, PLAN_STEPS_MAX, PlannedStep, STEPS_MAX, WorkflowFile,
+    WorkflowStep, Workflows, render_plan,
+};

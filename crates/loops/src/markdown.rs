@@ -5,7 +5,7 @@ use windlass_text::{Location, Position, decode, printable};
 
 use crate::error::{Diagnostic, FileKind, LoopError, Problem};
 
-/// The largest loop file or agent file.
+/// The largest loop file, agent file or workflow file.
 pub const FILE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// How much of a line an error shows.
@@ -75,7 +75,8 @@ impl<'a> MarkdownFile<'a> {
         Err(Problem::NotClosed.at(Position::START))
     }
 
-    fn text(&self) -> Result<&'a str, Diagnostic> {
+    /// The file's text.
+    pub fn text(&self) -> Result<&'a str, Diagnostic> {
         let text = decode(self.bytes, FILE_BYTES_MAX)?;
         // YAML ends a line there and most editors do not: lines would be counted differently.
         let mut returns = text.match_indices('\r');
