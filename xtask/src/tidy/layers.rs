@@ -65,6 +65,8 @@ const LAYERS: &[Layer] = &[
     layer("loopback-model", ""),
     layer("workspace", "kernel cell"),
     layer("connect", "kernel broker cell files workspace"),
+    layer("database", "kernel"),
+    layer("work", "kernel cell database"),
     layer("seal", "kernel journal workspace"),
     layer("runtime", "kernel policy redact store journal connect workspace"),
     layer("sessions", "kernel hooks store journal runtime"),
