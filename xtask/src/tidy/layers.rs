@@ -67,6 +67,7 @@ const LAYERS: &[Layer] = &[
     layer("connect", "kernel broker cell files workspace"),
     layer("database", "kernel"),
     layer("work", "kernel cell database"),
+    layer("memory", "kernel connect database"),
     layer("seal", "kernel journal workspace"),
     layer("runtime", "kernel policy redact store journal connect workspace"),
     layer("sessions", "kernel hooks store journal runtime"),
