@@ -30,7 +30,7 @@ pub use runs::{
     StopRuns, Telemetry, Watch,
 };
 pub use seal::{Anchor, Keys, Verify};
-pub use session::{AllowAll, Rewind, SessionCommand};
+pub use session::{AllowAll, ClearBlock, Rewind, SessionCommand, StepArg};
 pub use state::{StateCommand, StateRemove, StoreCommand, Trust};
 
 /// The heading of the options that every command has.

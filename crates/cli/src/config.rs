@@ -8,6 +8,7 @@ use serde::Deserialize;
 use windlass_engine::NewSetup;
 use windlass_kernel::Code;
 use windlass_runtime::{CallLimits, ReadDurability, Settings};
+use windlass_sessions::core::CoreSettings;
 use windlass_text::Glob;
 
 use crate::agents::RunnerNames;
@@ -25,6 +26,8 @@ pub struct Config {
     pub brief: Brief,
     /// When the calls of an attempt are broken off.
     pub calls: Calls,
+    /// Settings of the core loop.
+    pub core: Core,
     /// Settings of the driver loop.
     pub driver: Driver,
     /// How the journal is written.
@@ -105,6 +108,76 @@ impl Worktree {
         }
         if !(1..=PORTS_MAX).contains(&self.ports_per_run) {
             return Err(format!("`worktree.ports_per_run` must be 1 to {PORTS_MAX}"));
+        }
+        Ok(())
+    }
+}
+
+/// Settings of the core loop.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Core {
+    /// After so many uses of tools an audit is due; 0 is never.
+    audit_every: u32,
+    /// The chance of each use of a tool to make an audit due, in percent.
+    audit_chance_percent: u32,
+    /// What the chance is drawn from, together with the session.
+    audit_seed: String,
+    /// After so many equal refusals in a row a person is asked.
+    refusals_max: u32,
+    /// How often an agent is not let stop after one prompt.
+    stops_max: u32,
+    /// Whether verified work is committed and pushed when the agent stops.
+    close: bool,
+    /// The line of shell that formats the files before they are committed.
+    pub format: Option<String>,
+    /// The folder of axioms and templates, from `.windlass`.
+    pub home: Option<PathBuf>,
+    /// How much a session is given to start with.
+    pub context_bytes_max: usize,
+}
+
+impl Default for Core {
+    fn default() -> Self {
+        let own = CoreSettings::default();
+        Self {
+            audit_every: own.audit_every,
+            audit_chance_percent: own.audit_chance_percent,
+            audit_seed: own.audit_seed,
+            refusals_max: own.refusals_max,
+            stops_max: own.stops_max,
+            close: own.close,
+            format: None,
+            home: None,
+            context_bytes_max: 20_000,
+        }
+    }
+}
+
+impl Core {
+    /// How strict the loop is in sessions.
+    pub fn settings(&self) -> CoreSettings {
+        CoreSettings {
+            audit_every: self.audit_every,
+            audit_chance_percent: self.audit_chance_percent,
+            audit_seed: self.audit_seed.clone(),
+            refusals_max: self.refusals_max,
+            stops_max: self.stops_max,
+            close: self.close,
+            ..CoreSettings::default()
+        }
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.audit_chance_percent > 100 {
+            return Err("`core.audit_chance_percent` must be 0 to 100".to_owned());
+        }
+        // Claude Code goes on after eight refusals whatever a hook says.
+        if self.stops_max > 7 {
+            return Err("`core.stops_max` must be 0 to 7".to_owned());
+        }
+        if !(1000..=200_000).contains(&self.context_bytes_max) {
+            return Err("`core.context_bytes_max` must be 1000 to 200000".to_owned());
         }
         Ok(())
     }
@@ -254,7 +327,7 @@ impl Config {
                  `~/.config/windlass/config.toml`",
             ));
         }
-        if let Err(why) = config.worktree.check() {
+        if let Err(why) = config.worktree.check().and_then(|()| config.core.check()) {
             return Err(Failure::new(Code::ConfigInvalid, format!("config.toml: {why}")));
         }
         let endpoint = config.telemetry.endpoint.as_deref();

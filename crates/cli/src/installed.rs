@@ -58,6 +58,9 @@ pub struct InstalledFile {
     pub installed: String,
     /// What it trusts, if it is Codex's or Gemini CLI's file of trust.
     pub trust: Option<Trust>,
+    /// Whether the whole of it is ours: an agent of the core loop.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub whole: bool,
 }
 
 impl Installation {
@@ -68,6 +71,9 @@ impl Installation {
             let files = plan(self.client, self.scope, &binary);
             files.into_iter().next().map(|file| file.content).ok_or(InstallError::Unsound)
         };
+        if file.whole {
+            return Ok(Content::Whole(file.installed.clone()));
+        }
         match (&file.trust, self.client) {
             (Some(trust), Client::Gemini) => {
                 Ok(folder_trust_file(trust.project.as_deref().unwrap_or_default()).content)
@@ -81,7 +87,12 @@ impl Installation {
 
     /// The file that has the hooks.
     pub fn hooks(&self) -> Option<&InstalledFile> {
-        self.files.iter().find(|file| file.trust.is_none())
+        self.files.iter().find(|file| file.trust.is_none() && !file.whole)
+    }
+
+    /// The file at a path of which the whole is ours.
+    pub fn whole(&self, path: &Path) -> Option<&InstalledFile> {
+        self.files.iter().find(|file| file.whole && file.path == path)
     }
 
     /// The file in which the client is told to trust them.

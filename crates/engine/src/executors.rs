@@ -1,6 +1,7 @@
 //! The default phase executor: performs builtins, programs and agents.
 
 mod agent;
+mod audit;
 mod builtin;
 mod command;
 mod governance;
@@ -34,6 +35,7 @@ pub use tool_caller::{
 };
 pub use transcript::{Transcript, Transcripts, live_files, read_lines};
 
+use self::audit::Audit;
 use self::governance::Validators;
 use crate::error::EngineError;
 use crate::gateway_provider::GatewayProvider;
@@ -262,7 +264,8 @@ impl PhaseExecutor for Executors {
             assignment,
             self.guard.as_deref(),
             self.call_limits,
-        );
+        )
+        .audited(Audit::of(self, assignment, recorder));
         let result = tools.end(self.produce(doer, assignment, &tools, recorder)?);
         let result = redact_work(&self.redactor, result);
         match &assignment.subject {

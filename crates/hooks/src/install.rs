@@ -69,6 +69,10 @@ pub fn install(content: &Content, before: Option<&[u8]>) -> Result<Vec<u8>, Inst
         Content::Plugin { binary } => opencode::installed(binary, before),
         Content::Trust(trust) => trust::installed(trust, before),
         Content::FolderTrust(folder) => folder_trust::installed(folder, before),
+        Content::Whole(text) => match before {
+            Some(before) if before != text.as_bytes() => Err(InstallError::Foreign),
+            Some(_) | None => Ok(text.clone().into_bytes()),
+        },
     }
 }
 
@@ -92,7 +96,7 @@ pub fn uninstall(
             text_of(before).is_ok_and(|text| settings::has_ours(*client, text))
         }
         Content::Plugin { .. } => opencode::is_ours(before),
-        Content::Trust(_) | Content::FolderTrust(_) => false,
+        Content::Trust(_) | Content::FolderTrust(_) | Content::Whole(_) => false,
     });
     if now == installed && !had_ours {
         return Ok(as_removal(now, before.map(<[u8]>::to_vec)));
@@ -104,6 +108,8 @@ pub fn uninstall(
         Content::Plugin { .. } => return Ok(Removal::Unchanged),
         Content::Trust(trust) => trust::removed(trust, text_of(now)?, before_text)?,
         Content::FolderTrust(folder) => folder_trust::removed(folder, text_of(now)?, before_text)?,
+        // Somebody changed it, so it is theirs.
+        Content::Whole(_) => return Ok(Removal::Unchanged),
     };
     let empty_before = before.filter(|before| before.trim_ascii().is_empty());
     let left = left.map(String::into_bytes).or(empty_before.map(<[u8]>::to_vec));
@@ -126,6 +132,11 @@ pub fn state(content: &Content, now: Option<&[u8]>) -> InstallState {
         Content::Plugin { binary } => opencode::state(binary, now),
         Content::Trust(trust) => trust::state(trust, now),
         Content::FolderTrust(folder) => folder_trust::state(folder, now),
+        Content::Whole(text) => match now {
+            Some(now) if now == text.as_bytes() => InstallState::Installed,
+            Some(_) => InstallState::Changed { reason: "it is not what was installed".to_owned() },
+            None => InstallState::Missing { events: vec!["the file".to_owned()] },
+        },
     }
 }
 

@@ -47,6 +47,9 @@ pub struct Cell {
     /// The session or run that it belongs to; the commands of one share `/tmp`.
     #[arg(long, value_name = "RUN")]
     pub session: Option<String>,
+    /// Run it as `shell/read` does: it may only read.
+    #[arg(long, hide = true)]
+    pub reading: bool,
     /// The folder that the line works in and may change [default: the project's].
     #[arg(long, value_name = "DIR", hide = true)]
     pub workspace: Option<std::path::PathBuf>,

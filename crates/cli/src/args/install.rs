@@ -6,7 +6,7 @@ use crate::args::HookClient;
 
 /// How `install` is called.
 pub const INSTALL_USAGE: &str =
-    "windlass install <CLIENT> [--user | --project] [--yes | --dry-run]";
+    "windlass install <CLIENT> [--user | --project] [--loop core] [--yes | --dry-run]";
 
 /// How `uninstall` is called.
 pub const UNINSTALL_USAGE: &str =
@@ -32,10 +32,20 @@ pub struct Install {
     /// In your own folder of the client, for everything that you do with it.
     #[arg(long)]
     pub user: bool,
+    /// The loop that sessions go through; without it, `install` switches a loop off again.
+    #[arg(long = "loop", value_name = "LOOP", value_enum)]
+    pub session_loop: Option<SessionLoop>,
     /// Do not ask.
     #[arg(long, conflicts_with = "dry_run")]
     pub yes: bool,
     /// Show what would change, and change nothing.
     #[arg(long)]
     pub dry_run: bool,
+}
+
+/// A loop for sessions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum SessionLoop {
+    /// Each prompt gets a plan and a review before anything is written; work is audited, verified and closed.
+    Core,
 }

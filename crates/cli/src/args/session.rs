@@ -56,6 +56,28 @@ pub enum SessionCommand {
         and the client's own memory of what it did are left as they are."
     )]
     Rewind(Rewind),
+    /// Say how far a step of the plan is.
+    Step {
+        /// The step, as the plan names it.
+        #[arg(value_name = "STEP")]
+        step: String,
+        /// How far.
+        #[arg(value_name = "STATUS", value_enum)]
+        status: StepArg,
+        /// The session.
+        #[arg(long, value_name = "SESSION")]
+        session: Option<String>,
+    },
+    /// Let a session go on that an audit of the core loop has stopped.
+    ClearBlock(ClearBlock),
+    /// Close the work of a session: format, commit, pull, push, and prove it.
+    Close {
+        /// The session.
+        #[arg(value_name = "SESSION")]
+        session: Option<String>,
+    },
+    /// Show what the insights of many sessions have in common.
+    Trends,
     /// Break glass: let a session use every tool for some minutes, whatever the policy says.
     #[command(
         after_help = "It is signed like a decision, recorded with every use, shown by `windlass status`, and can be ended \
@@ -93,6 +115,28 @@ pub struct AllowAll {
     /// For how many minutes, up to a day.
     #[arg(long, value_name = "N")]
     pub minutes: u32,
+    #[command(flatten)]
+    pub decider: Decider,
+}
+
+/// How far a step is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[value(rename_all = "snake_case")]
+pub enum StepArg {
+    /// Nothing was done.
+    Pending,
+    /// It is being done.
+    InProgress,
+    /// It is done.
+    Completed,
+}
+
+/// Options of `session clear-block`.
+#[derive(Debug, Args)]
+pub struct ClearBlock {
+    /// The session.
+    #[arg(value_name = "SESSION")]
+    pub session: Option<String>,
     #[command(flatten)]
     pub decider: Decider,
 }

@@ -17,6 +17,10 @@ use crate::user_config::UserConfig;
 const SERVER: &str = "shell";
 /// Its name.
 const TOOL: &str = "run";
+/// The name of the one whose lines only read.
+const READING: &str = "read";
+/// The variables of the core loop, which its sessions set for their shells.
+const PASSED_ON: [&str; 4] = ["AOPS", "ACA_DATA", "PYTHONPATH", "WINDLASS_SESSION"];
 
 /// Whether lines of shell have cells in a project.
 pub fn is_used(supervisor: &PolicySupervisor) -> bool {
@@ -45,11 +49,17 @@ pub fn run(mut project: Project, options: &Cell) -> CommandResult {
     user.apply()?;
     let supervisor = project.supervisor_with(&files, &user, Vec::new(), [].into())?;
     let scope = options.session.as_deref().unwrap_or("cell");
-    let confinement = supervisor.confinement_of(SERVER, TOOL, scope).ok_or_else(|| {
+    let tool = if options.reading { READING } else { TOOL };
+    let confinement = supervisor.confinement_of(SERVER, tool, scope).ok_or_else(|| {
         Failure::new(Code::SandboxUnavailable, "the project runs `shell/run` without a cell")
             .hint("set `sandbox = true` of that tool in `.windlass/tools.toml`")
     })?;
-    let (argv, env) = command_of(&supervisor, &options.line)?;
+    let (argv, mut env) = command_of(&supervisor, tool, &options.line)?;
+    for name in PASSED_ON {
+        if let Ok(value) = std::env::var(name) {
+            env.entry(name.to_owned()).or_insert(value);
+        }
+    }
     windlass_cell::handle_signals().map_err(|error| {
         Failure::new(Code::Internal, format!("signals cannot be handled: {error}"))
     })?;
@@ -77,12 +87,12 @@ pub fn run(mut project: Project, options: &Cell) -> CommandResult {
 type Program = (Vec<String>, std::collections::BTreeMap<String, String>);
 
 /// The program that runs a line, as the registry says, and its variables.
-fn command_of(supervisor: &PolicySupervisor, line: &str) -> Result<Program, Failure> {
+fn command_of(supervisor: &PolicySupervisor, tool: &str, line: &str) -> Result<Program, Failure> {
     let refused = |code: Code, reason: String| Failure::new(code, reason);
-    let Some((server, tool)) = supervisor.set().registry().find(SERVER, TOOL) else {
+    let Some((server, tool)) = supervisor.set().registry().find(SERVER, tool) else {
         return Err(refused(
             Code::ToolUnclassifiedDenied,
-            "the tool registry has no tool shell/run".to_owned(),
+            format!("the tool registry has no tool {SERVER}/{tool}"),
         ));
     };
     let target = supervisor.target(server).map_err(|why| refused(why.code, why.reason))?;

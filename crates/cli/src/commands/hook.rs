@@ -10,20 +10,23 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use windlass_hooks::{
-    Client, EVENT_BYTES_MAX, EventKind, HookEvent, HookOutput, refuse_unreadable, render,
+    Answer, Client, EVENT_BYTES_MAX, EventKind, HookEvent, HookOutput, refuse_unreadable, render,
 };
 use windlass_kernel::Code;
 use windlass_kernel::run::SESSION_BUILTIN;
 use windlass_loops::{KnownNames, LoopFile};
 use windlass_runtime::SystemClock;
+use windlass_sessions::core::Core;
 use windlass_sessions::{Guard, HoldAnswer, NewSession, OnUnguarded, SessionError, Sessions};
 
 use crate::args::Hook;
 use crate::commands::cell;
 use crate::config::Unguarded;
+use crate::core_session::ProjectCore;
 use crate::failure::Failure;
 use crate::people::user_name;
 use crate::project::Project;
+use crate::session_loop;
 use crate::session_surroundings::{ProjectSurroundings, text_of};
 
 /// The loop whose runs are sessions.
@@ -112,7 +115,21 @@ fn judge(named: Option<&Path>, event: &HookEvent) -> Result<HookOutput, Failure>
         store: &store,
         root: &root,
     };
+    let core_surroundings = ProjectCore {
+        project: &project,
+        files: &files,
+        config: &config,
+        supervisor: &supervisor,
+        store: &store,
+        root: &root,
+        cell: binary.as_deref(),
+    };
+    let core_settings = config.core.settings();
+    let is_core = event.client == Client::Claude && session_loop::is_core(project.state()?)?;
+    let core =
+        is_core.then_some(Core { settings: &core_settings, surroundings: &core_surroundings });
     let guard = Guard {
+        core,
         gateway: &gateway,
         sessions: &sessions,
         project: &text_of(&project.root)?,
@@ -144,6 +161,10 @@ fn judge(named: Option<&Path>, event: &HookEvent) -> Result<HookOutput, Failure>
         })
     };
     let answer = guard.handle(event, new).map_err(|error| Failure::of(error.code(), &error))?;
+    // A refusal that was decided is meant, and the loop counts them; a failure is not.
+    if is_core && matches!(answer, Answer::Deny { .. }) {
+        STOPS.store(false, Ordering::SeqCst);
+    }
     Ok(render(event.client, &event.name, &answer))
 }
 

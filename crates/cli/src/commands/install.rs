@@ -12,6 +12,7 @@ use windlass_hooks::{
     install as installed_bytes, uninstall as removal_of,
 };
 use windlass_kernel::Code;
+use windlass_sessions::core::Judge;
 
 use self::place::Place;
 use self::show::{describe, show};
@@ -19,9 +20,12 @@ use self::trusting::Trusting;
 use crate::args::Install;
 use crate::client_file::{ClientFile, folder_of};
 use crate::commands::confirm;
+use crate::core_session::agents;
 use crate::failure::{CommandResult, Failure};
 use crate::installed::{self, Installation, InstalledFile};
 use crate::output::Output;
+use crate::project::Project;
+use crate::session_loop;
 
 /// What becomes of a file of a client.
 struct Change {
@@ -79,10 +83,17 @@ pub fn install(named: Option<&Path>, options: &Install, output: &Output) -> Comm
         let added = hooks.is_none().then(|| trust.add(&mut record, old.as_ref())).transpose()?;
         changes.extend(added.flatten());
     }
+    let is_core = options.session_loop.is_some();
+    if is_core {
+        changes.extend(core_agents(named, &place, &mut record, old.as_ref())?);
+    } else {
+        changes.extend(without_agents(&place, &record, old.as_ref())?);
+    }
     place.warn(output);
     if changes.iter().all(Change::is_none) {
         if !options.dry_run {
             installed::write(&place.state, &record)?;
+            session_loop::set_core(&place.state, is_core)?;
         }
         let said = "nothing to change: the hooks are there";
         return say(&place, &changes, trust.as_ref(), said, output);
@@ -96,6 +107,7 @@ pub fn install(named: Option<&Path>, options: &Install, output: &Output) -> Comm
     with_undo(&place, old.as_ref(), &mut changes, |changes| {
         installed::write(&place.state, &record)?;
         put(changes)?;
+        session_loop::set_core(&place.state, is_core)?;
         let Some(trust) = trust.as_mut() else { return Ok(()) };
         if let Some(change) = trust.add(&mut record, old.as_ref())? {
             installed::write(&place.state, &record)?;
@@ -138,6 +150,7 @@ fn add(
         before: before.map(|bytes| text_of(&bytes)).transpose()?,
         installed: text_of(&after)?,
         trust,
+        whole: false,
     });
     let change = Change::new(file, Some(after));
     for folder in &change.folders {
@@ -146,6 +159,63 @@ fn add(
         }
     }
     Ok(change)
+}
+
+/// The agents of the core loop, as subagents of the client.
+fn core_agents(
+    named: Option<&Path>,
+    place: &Place,
+    record: &mut Installation,
+    old: Option<&Installation>,
+) -> Result<Vec<Change>, Failure> {
+    if (place.client, place.scope) != (Client::Claude, Scope::Project) {
+        let message = "the core loop is for sessions of Claude Code in a project";
+        return Err(Failure::new(Code::RequestInvalid, message)
+            .hint("use `windlass install claude --loop core` in a project"));
+    }
+    let files = Project::find(named)?.files()?;
+    let mut changes = Vec::new();
+    for judge in Judge::ALL {
+        let agent = agents::source(&files, judge)
+            .map_err(|reason| Failure::new(Code::LoopInvalid, reason))?;
+        let text = agents::client_file(&agent);
+        let path = place.root.join(agents::client_path(judge));
+        let file = place.read(&path)?;
+        let known = old.and_then(|old| old.whole(&path));
+        // One that was installed before and not changed since is replaced.
+        let is_ours =
+            known.is_some_and(|known| file.bytes.as_deref() == Some(known.installed.as_bytes()));
+        let before = if is_ours { None } else { file.bytes.as_deref() };
+        let after = installed_bytes(&Content::Whole(text.clone()), before)
+            .map_err(|error| refused(&file.path, record.client, &error))?;
+        let was_there = known.is_none() && file.bytes.is_some();
+        record.files.push(InstalledFile {
+            path: file.path.clone(),
+            before: was_there.then(|| text.clone()),
+            installed: text,
+            trust: None,
+            whole: true,
+        });
+        let change = Change::new(file, Some(after));
+        for folder in &change.folders {
+            if !record.folders.contains(folder) {
+                record.folders.push(folder.clone());
+            }
+        }
+        changes.push(change);
+    }
+    Ok(changes)
+}
+
+/// Agents that were installed before and are not wanted now.
+fn without_agents(
+    place: &Place,
+    record: &Installation,
+    old: Option<&Installation>,
+) -> Result<Vec<Change>, Failure> {
+    let Some(old) = old else { return Ok(Vec::new()) };
+    let unwanted = old.files.iter().filter(|file| file.whole && record.whole(&file.path).is_none());
+    unwanted.map(|file| removal(place, old, file)).collect()
 }
 
 /// Takes our hooks out of a client's settings.
@@ -172,6 +242,7 @@ pub fn uninstall(named: Option<&Path>, options: &Install, output: &Output) -> Co
         return Ok(u8::from(!options.dry_run));
     }
     with_undo(&place, old.as_ref(), &mut changes, |changes| put(changes))?;
+    session_loop::set_core(&place.state, false)?;
     forget(&place, old.as_ref())?;
     let said = format!("taken out: {} no longer asks Windlass", place.client.as_str());
     say(&place, &changes, None, &said, output)
@@ -319,6 +390,7 @@ fn left(removal: Removal, now: &[u8]) -> Option<Vec<u8>> {
 
 fn removal(place: &Place, old: &Installation, recorded: &InstalledFile) -> Result<Change, Failure> {
     let file = match (&recorded.trust, place.scope) {
+        _ if recorded.whole => place.read(&recorded.path)?,
         (None, Scope::Project) => place.read(&place.hook_file()?.0)?,
         (Some(_), _) | (None, Scope::User) => ClientFile::read(&recorded.path, None)?,
     };

@@ -28,6 +28,7 @@ pub mod queue;
 pub mod recover;
 pub mod run;
 pub mod session;
+pub mod session_core;
 pub mod session_rewind;
 pub mod state;
 pub mod status;

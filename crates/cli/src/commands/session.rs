@@ -12,15 +12,16 @@ use windlass_kernel::grant::{EVERY_TOOL, TIMES_MAX, Terms};
 use windlass_kernel::run::Run;
 use windlass_kernel::{Call, Code, State, Timestamp, TraceId};
 use windlass_runtime::{Clock as _, SystemClock};
+use windlass_sessions::core::StepStatus;
 use windlass_sessions::{
     SessionHistory, SessionName, SessionNote, Sessions, Unguarded, requested_at,
 };
 use windlass_store::Store;
 use windlass_views::RunSummary;
 
-use crate::args::{AllowAll, SessionCommand};
+use crate::args::{AllowAll, SessionCommand, StepArg};
 use crate::commands::hook::sessions_of;
-use crate::commands::{cell, session_rewind};
+use crate::commands::{cell, session_core, session_rewind};
 use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, Style, sanitize};
 use crate::people::AccountPeople;
@@ -44,6 +45,19 @@ pub fn run(named: Option<&Path>, command: &SessionCommand, output: &Output) -> C
         SessionCommand::Check { session } => check(&project, session.as_deref(), output),
         SessionCommand::Rewind(options) => session_rewind::run(&project, options, output),
         SessionCommand::AllowAll(options) => allow_all(&project, options, output),
+        SessionCommand::Step { step, status, session } => {
+            let status = match status {
+                StepArg::Pending => StepStatus::Pending,
+                StepArg::InProgress => StepStatus::InProgress,
+                StepArg::Completed => StepStatus::Completed,
+            };
+            session_core::step(&project, session.as_deref(), step, status, output)
+        }
+        SessionCommand::ClearBlock(options) => session_core::clear_block(&project, options, output),
+        SessionCommand::Close { session } => {
+            session_core::close(&project, session.as_deref(), output)
+        }
+        SessionCommand::Trends => session_core::trends(output),
     }
 }
 

@@ -2,8 +2,8 @@
 
 use serde_json::json;
 use windlass_formats::core::{
-    CriticAnswer, CriticVerdict, CustodietAnswer, CustodietVerdict, FrameworkAnswer, HydratorAnswer,
-    QaAnswer, QaVerdict,
+    CriticAnswer, CriticVerdict, CustodietAnswer, CustodietVerdict, FrameworkAnswer,
+    HydratorAnswer, QaAnswer, QaVerdict,
 };
 use windlass_sessions::core::{CoreNote, Finding, Judge, PlanStep, Workflow};
 
@@ -68,10 +68,10 @@ pub fn read(
         }
         Judge::Framework => {
             let answer = FrameworkAnswer::read(text).map_err(|error| error.to_string())?;
-            let improvements = answer.improvements.iter().map(|one| Finding {
-                about: one.title.clone(),
-                text: one.description.clone(),
-            });
+            let improvements = answer
+                .improvements
+                .iter()
+                .map(|one| Finding { about: one.title.clone(), text: one.description.clone() });
             Ok(CoreNote::Reflected {
                 id,
                 reflection: answer.reflection.render(),
@@ -102,7 +102,8 @@ fn planned(
             missing.id, answer.workflow
         ));
     }
-    let steps = answer.plan.iter().map(|item| PlanStep { id: item.step.clone(), text: item.text.clone() });
+    let steps =
+        answer.plan.iter().map(|item| PlanStep { id: item.step.clone(), text: item.text.clone() });
     Ok(CoreNote::Planned {
         id,
         intent: answer.intent.clone(),

@@ -49,7 +49,9 @@ impl Closing<'_> {
         let git = Git::new(self.workspace);
         let steps: [(&str, &dyn Fn() -> Done); 7] = [
             ("format", &|| self.format()),
-            ("stage", &|| git.stage_all().map(|()| "all changes are staged".to_owned()).map_err(Failed::from)),
+            ("stage", &|| {
+                git.stage_all().map(|()| "all changes are staged".to_owned()).map_err(Failed::from)
+            }),
             ("commit", &|| self.commit(&git)),
             ("pull", &|| pull(&git)),
             ("sync", &|| self.sync()),
@@ -103,7 +105,9 @@ impl Closing<'_> {
         let commit = git.commit_tree(&tree, &parents, &self.message(), &us, &us, now)?;
         match git.update_ref("HEAD", &commit, head.as_ref())? {
             RefUpdate::Updated | RefUpdate::AlreadyThere => {}
-            RefUpdate::Moved { .. } => return Err(Failed("the branch has moved meanwhile".to_owned())),
+            RefUpdate::Moved { .. } => {
+                return Err(Failed("the branch has moved meanwhile".to_owned()));
+            }
         }
         git.reset_index(&commit)?;
         Ok(format!("{}{note}", commit.as_str()))
@@ -148,12 +152,21 @@ fn run_program(
     limits: Limits,
 ) -> Result<windlass_cell::Finished, ProcessError> {
     let argv: Vec<&std::ffi::OsStr> = argv.iter().map(|word| word.as_os_str()).collect();
-    windlass_cell::run_to_end(&argv, std::env::vars_os().collect(), cwd, ChildInput::Nothing, limits)
+    windlass_cell::run_to_end(
+        &argv,
+        std::env::vars_os().collect(),
+        cwd,
+        ChildInput::Nothing,
+        limits,
+    )
 }
 
 fn upstream(git: &Git) -> Result<Upstream, Failed> {
     git.upstream()?.ok_or_else(|| {
-        Failed("the branch has no remote to push to; name one with `git push -u REMOTE BRANCH`".to_owned())
+        Failed(
+            "the branch has no remote to push to; name one with `git push -u REMOTE BRANCH`"
+                .to_owned(),
+        )
     })
 }
 

@@ -11,12 +11,13 @@ pub const DATA_VARIABLE: &str = "ACA_DATA";
 
 /// The home of the core loop: its axioms and templates.
 pub fn home(folder: &Path, setting: Option<&Path>) -> PathBuf {
-    setting.map_or_else(|| folder.join("loops/core"), |path| folder.join(path))
+    setting.map_or_else(|| folder.join("core"), |path| folder.join(path))
 }
 
 /// The folder of knowledge and of what lasts beyond a session; `None` without a home folder of the user.
 pub fn data() -> Option<PathBuf> {
-    let named = std::env::var_os(DATA_VARIABLE).map(PathBuf::from).filter(|path| path.is_absolute());
+    let named =
+        std::env::var_os(DATA_VARIABLE).map(PathBuf::from).filter(|path| path.is_absolute());
     named.or_else(|| Some(user_folders::data()?.join("windlass")))
 }
 

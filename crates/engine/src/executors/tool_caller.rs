@@ -14,6 +14,7 @@ use windlass_policy::{Judgement, Question};
 use windlass_runtime::{CallLimits, CallReport, CallRequest, CallStreak, Gateway, GatewayError};
 use windlass_store::TraceFilter;
 
+use super::audit::Audit;
 use crate::error::EngineError;
 use crate::gateway_provider::{GatewayProvider, ToolDefinition};
 use crate::phase_executor::{Answer, Assignment, Subject, WorkResult};
@@ -104,6 +105,7 @@ pub struct ToolCaller<'a> {
     calls: Mutex<Vec<CallRecord>>,
     limits: CallLimits,
     streak: Mutex<CallStreak>,
+    audit: Option<Audit<'a>>,
 }
 
 impl<'a> ToolCaller<'a> {
@@ -137,7 +139,14 @@ impl<'a> ToolCaller<'a> {
             calls,
             limits,
             streak,
+            audit: None,
         }
+    }
+
+    /// Audits the calls.
+    pub(crate) fn audited(mut self, audit: Option<Audit<'a>>) -> Self {
+        self.audit = audit;
+        self
     }
 
     fn streak(&self) -> MutexGuard<'_, CallStreak> {
@@ -146,6 +155,10 @@ impl<'a> ToolCaller<'a> {
 
     /// The result of the attempt: a failure if its calls were broken off, whatever else was made of them.
     pub(crate) fn end(&self, result: WorkResult) -> WorkResult {
+        if let Some(reason) = self.audit.as_ref().and_then(Audit::blocked) {
+            let usage = result.invocation().1;
+            return WorkResult::failed("audit_blocked", reason).with_usage(usage);
+        }
         match (&self.streak().broken, result) {
             (Some(reason), WorkResult::Finished(Answer { usage, .. })) => {
                 WorkResult::failed("tool_failure", reason.clone()).with_usage(usage)
@@ -168,6 +181,13 @@ impl<'a> ToolCaller<'a> {
         }
         if let Some(reason) = &self.streak().broken {
             return Ok(WorkResult::Finished(Err(reason.clone())));
+        }
+        if let Some(audit) = &self.audit {
+            match audit.before(&request)?.finished() {
+                Ok(None) => {}
+                Ok(Some(reason)) => return Ok(WorkResult::Finished(Err(reason))),
+                Err(unfinished) => return Ok(unfinished),
+            }
         }
         // Counted on request, so that no two calls share a key.
         let number = self.requested.fetch_add(1, Ordering::SeqCst) + 1;

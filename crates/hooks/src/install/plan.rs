@@ -74,6 +74,8 @@ pub enum Content {
     Trust(Trust),
     /// Trust of Gemini CLI in a project's folder.
     FolderTrust(String),
+    /// The whole of a file.
+    Whole(String),
 }
 
 /// The user's folder of Codex.

@@ -283,7 +283,7 @@ pub enum PhaseCondition {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Check {
-    /// Before or after the work.
+    /// Before, after or during the work.
     pub at: CheckTiming,
     /// The executor; its answer has a `verdict`.
     pub doer: Doer,
@@ -297,7 +297,7 @@ pub struct Check {
     pub verdicts: BTreeMap<String, Effect>,
 }
 
-/// Whether a check is before or after the work.
+/// Whether a check is before, after or during the work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CheckTiming {
@@ -305,6 +305,13 @@ pub enum CheckTiming {
     After,
     /// Before the work.
     Before,
+    /// While an agent works: an audit. It judges the calls so far before another one is made.
+    During {
+        /// Each call is drawn for an audit with this chance, in percent; the run's id decides.
+        chance_percent: u32,
+        /// After so many calls.
+        every: u32,
+    },
 }
 
 /// The gate of a phase, which judges by the `verdict` of its answer.

@@ -127,8 +127,9 @@ pub fn judges(phase: &Phase) -> Vec<(String, Vec<(String, String)>)> {
     let mut judges = Vec::new();
     for check in &phase.checks {
         let at = match check.at {
-            CheckTiming::After => "after",
-            CheckTiming::Before => "before",
+            CheckTiming::After => "after".to_owned(),
+            CheckTiming::Before => "before".to_owned(),
+            CheckTiming::During { every, .. } => format!("every {every} calls during"),
         };
         let name = safe(&check.id, 64);
         let title = format!("✓ check {name} {at} it, by {}", doer(&check.doer));

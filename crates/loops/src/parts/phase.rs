@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use windlass_kernel::run::plan::{Check, CheckTiming, Doer, Gate, Phase, PhaseCondition};
+use windlass_kernel::run::plan::{Check, CheckTiming, Doer, Effect, Gate, Phase, PhaseCondition};
 use windlass_text::yaml::{Node, Value};
 use windlass_text::{Glob, Position};
 
@@ -10,7 +10,7 @@ use crate::error::{Diagnostic, Problem, shown};
 use crate::parts::doer::{self, Context};
 use crate::parts::effect::{self, Judge, Reference};
 use crate::parts::fields::{self, Fields};
-use crate::parts::{consensus, text};
+use crate::parts::{consensus, number, text};
 
 /// A phase with the positions that errors of the graph refer to.
 #[derive(Debug)]
@@ -133,8 +133,7 @@ fn checks(
             let problem = Problem::DuplicateName { what: "the check", name: id, first_line };
             return Err(problem.at(id_node.position));
         }
-        let words = [("before", CheckTiming::Before), ("after", CheckTiming::After)];
-        let at = fields::choice(fields.required("at")?, "at", &words)?;
+        let at = timing(fields.required("at")?)?;
         let doer_node = fields.required("doer")?;
         let doer = doer::read(doer_node, context)?;
         let people = match &doer {
@@ -154,9 +153,45 @@ fn checks(
             let hint = "remove `pinned`: only a program is given files";
             return Err(Problem::Rule { message, hint }.at(node.position));
         }
+        if let CheckTiming::During { .. } = at {
+            audit_rules(&id, &doer, &verdicts).map_err(|problem| problem.at(id_node.position))?;
+        }
         checks.push(Check { at, doer, id, pinned, verdicts });
     }
     Ok(checks)
+}
+
+/// `before`, `after`, or `{ during: { every: 7, chance_percent: 5 } }`.
+fn timing(node: &Node) -> Result<CheckTiming, Diagnostic> {
+    if !matches!(node.value, Value::Map(_)) {
+        let words = [("before", CheckTiming::Before), ("after", CheckTiming::After)];
+        return fields::choice(node, "at", &words);
+    }
+    let fields = Fields::new(node, "at", "the time of a check", &["during"])?;
+    let during = fields.required("during")?;
+    let fields = Fields::new(during, "during", "an audit", &["every", "chance_percent"])?;
+    let whole = |name: &'static str, least: u64, most: u64| {
+        fields.get(name).map(|node| number::whole(node, name, least, most)).transpose()
+    };
+    let every = whole("every", 1, 10_000)?.unwrap_or(10_000);
+    let chance = whole("chance_percent", 0, 100)?.unwrap_or_default();
+    let small = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
+    Ok(CheckTiming::During { chance_percent: small(chance), every: small(every) })
+}
+
+/// An audit is made by an agent, and lets the work go on or blocks it.
+fn audit_rules(id: &str, doer: &Doer, verdicts: &BTreeMap<String, Effect>) -> Result<(), Problem> {
+    let message = if !matches!(doer, Doer::Agent { .. }) {
+        format!("the check `{id}` is made during the work, but not by an agent")
+    } else if !verdicts.values().all(|effect| matches!(effect, Effect::Continue | Effect::Block)) {
+        format!(
+            "the check `{id}` is made during the work, so its verdicts can only continue or block"
+        )
+    } else {
+        return Ok(());
+    };
+    let hint = "make it a check before or after the work, or change it";
+    Err(Problem::Rule { message, hint })
 }
 
 fn gate(node: &Node, references: &mut Vec<Reference>) -> Result<Gate, Diagnostic> {

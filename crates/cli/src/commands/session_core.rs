@@ -1,0 +1,330 @@
+//! What people and agents do in the core loop of a session: steps, blocks, the close, insights.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::json;
+use windlass_formats::core::{INSIGHTS_BYTES_MAX, Insights, Trends};
+use windlass_hooks::{EventKind, HookEvent};
+use windlass_journal::{RunFilter, Runs};
+use windlass_kernel::Code;
+use windlass_kernel::TraceId;
+use windlass_kernel::run::RunName;
+use windlass_sessions::core::{
+    CoreNote, CoreProgress, CoreSettings, CoreSurroundings as _, SessionFacts, StepStatus,
+};
+use windlass_sessions::{SessionError, SessionNote, notes};
+use windlass_store::Store;
+use windlass_views::RunSummary;
+
+use crate::args::{ClearBlock, Decider};
+use crate::commands::cell;
+use crate::commands::session::{Found, find, open_sessions};
+use crate::config::Config;
+use crate::core_session::{ProjectCore, places};
+use crate::failure::{CommandResult, Failure};
+use crate::output::{Output, sanitize};
+use crate::people::AccountPeople;
+use crate::project::Project;
+use crate::session_surroundings::text_of;
+
+/// The most sessions that are looked through.
+const SESSIONS_MAX: usize = 200;
+
+fn refused(error: &SessionError) -> Failure {
+    Failure::of(error.code(), error)
+}
+
+/// The settings of the core loop in a project.
+pub fn settings(config: &Config) -> CoreSettings {
+    config.core.settings()
+}
+
+/// The sessions that a client ended while something was missing, newest first.
+pub fn unclosed(store: &Arc<dyn Store>, but: Option<TraceId>) -> Vec<(String, Vec<String>)> {
+    let runs = Runs::new(Arc::clone(store));
+    let filter = RunFilter { open_only: true, state: None, limit: SESSIONS_MAX };
+    let mut found = Vec::new();
+    for one in runs.list(&filter).unwrap_or_default() {
+        let run = one.trace.head.trace_id;
+        let is_session = RunSummary::read(store.as_ref(), &one.trace.head)
+            .is_ok_and(|summary| summary.client.is_some());
+        if Some(run) == but || !is_session {
+            continue;
+        }
+        let last = notes(store.as_ref(), run).unwrap_or_default().into_iter().rev().find_map(
+            |(_, note)| match note {
+                SessionNote::Core(CoreNote::Unclosed { missing }) => Some(Some(missing)),
+                // It goes on.
+                SessionNote::Prompt { .. } => Some(None),
+                SessionNote::Core(_)
+                | SessionNote::Event { .. }
+                | SessionNote::Unguarded(_)
+                | SessionNote::LetThrough { .. }
+                | SessionNote::PolicyChanged { .. }
+                | SessionNote::Rewound { .. } => None,
+            },
+        );
+        if let Some(Some(missing)) = last {
+            found.push((RunName::of(run).to_string(), missing));
+        }
+    }
+    found
+}
+
+/// The sessions that are blocked, with the reasons.
+pub fn blocked(store: &Arc<dyn Store>, config: &Config) -> Vec<(String, String)> {
+    let runs = Runs::new(Arc::clone(store));
+    let filter = RunFilter { open_only: true, state: None, limit: SESSIONS_MAX };
+    let mut found = Vec::new();
+    for one in runs.list(&filter).unwrap_or_default() {
+        let run = one.trace.head.trace_id;
+        let is_session = RunSummary::read(store.as_ref(), &one.trace.head)
+            .is_ok_and(|summary| summary.client.is_some());
+        if !is_session {
+            continue;
+        }
+        let progress =
+            CoreProgress::fold(store.as_ref(), run, one.trace.head.entry_digest, &settings(config));
+        if let Ok(progress) = progress
+            && let Some(block) = progress.state.blocked
+        {
+            found.push((RunName::of(run).to_string(), block.reason));
+        }
+    }
+    found
+}
+
+/// Changes the core loop of a session; returns its state afterwards.
+fn change(
+    project: &Project,
+    found: &Found,
+    make: impl FnOnce(&CoreProgress) -> Result<Vec<CoreNote>, Failure>,
+) -> Result<CoreProgress, Failure> {
+    let config = project.settings()?;
+    let settings = settings(&config);
+    let sessions = open_sessions(project)?;
+    let session = sessions.of_run(found.session_name(), found.trace_id());
+    let mut failure = None;
+    let made = session.core(&settings, |progress| match make(progress) {
+        Ok(notes) => Ok((notes, ())),
+        Err(why) => {
+            failure = Some(why);
+            Ok((Vec::new(), ()))
+        }
+    });
+    made.map_err(|error| refused(&error))?;
+    if let Some(failure) = failure {
+        return Err(failure);
+    }
+    session
+        .core(&settings, |progress| Ok((Vec::new(), progress.clone())))
+        .map_err(|error| refused(&error))
+}
+
+/// Records how far a step of the plan is.
+pub fn step(
+    project: &Project,
+    named: Option<&str>,
+    step: &str,
+    status: StepStatus,
+    output: &Output,
+) -> CommandResult {
+    let runs = project.runs()?;
+    let found = find(&runs, named)?;
+    let progress = change(project, &found, |progress| {
+        let plan = progress.state.plan().ok_or_else(|| {
+            Failure::new(Code::RequestInvalid, "the session has no plan")
+                .hint("the agent prompt-hydrator makes one")
+        })?;
+        if !plan.steps.iter().any(|(own, _)| own.id == step) {
+            let known: Vec<&str> = plan.steps.iter().map(|(own, _)| own.id.as_str()).collect();
+            let message = format!("the plan has no step `{}`", sanitize(step));
+            return Err(Failure::new(Code::RequestInvalid, message)
+                .hint(format!("its steps are {}", known.join(", "))));
+        }
+        Ok(vec![CoreNote::Step { step: step.to_owned(), status }])
+    })?;
+    let (done, all) = progress.state.steps_done();
+    if output.json {
+        output
+            .value(&json!({ "step": step, "status": status, "completed": done, "total": all }))?;
+    } else {
+        output.line(&format!(
+            "{}: {}; {done} of {all} steps are done",
+            sanitize(step),
+            status.as_str()
+        ));
+    }
+    Ok(0)
+}
+
+/// Clears the block of a session.
+pub fn clear_block(project: &Project, options: &ClearBlock, output: &Output) -> CommandResult {
+    if let Some(inside) = windlass_cell::inside_a_cell() {
+        return Err(
+            Failure::new(Code::SandboxUnavailable, inside).hint("run Windlass outside of it")
+        );
+    }
+    let runs = project.runs()?;
+    let found = find(&runs, options.session.as_deref())?;
+    let by = decider(project, &options.decider)?;
+    let reason = options.decider.reason.clone();
+    change(project, &found, |progress| {
+        if progress.state.blocked.is_none() {
+            let message = format!("session `{}` is not blocked", found.name());
+            return Err(Failure::new(Code::RequestInvalid, message)
+                .hint("`windlass status` shows blocked sessions"));
+        }
+        Ok(vec![CoreNote::BlockCleared { by: by.clone(), reason: reason.clone() }])
+    })?;
+    if output.json {
+        output.value(&json!({ "run_id": found.name(), "blocked": false, "by": by }))?;
+    } else {
+        output.line(&format!("{} may go on", found.name()));
+    }
+    Ok(0)
+}
+
+/// Who decides. Where agents' shells have no cell, the key must have a passphrase that they cannot know.
+fn decider(project: &Project, options: &Decider) -> Result<String, Failure> {
+    let people = AccountPeople::open()?;
+    people.use_passphrase_file(options.passphrase_file.as_deref());
+    let name = people.decider(options.by.as_deref())?;
+    let files = project.files()?;
+    if !cell::is_used(&project.supervisor(&files)?) {
+        people.require_protected(&name)?;
+    }
+    Ok(name)
+}
+
+/// Closes the work of a session by hand.
+pub fn close(project: &Project, named: Option<&str>, output: &Output) -> CommandResult {
+    if let Some(inside) = windlass_cell::inside_a_cell() {
+        return Err(
+            Failure::new(Code::SandboxUnavailable, inside).hint("run Windlass outside of it")
+        );
+    }
+    let runs = project.runs()?;
+    let found = find(&runs, named)?;
+    let project = Project::of_session(Some(&project.root), Path::new(&found.folder))?;
+    let files = project.files()?;
+    project.require_trust(&files)?;
+    let config = Project::config(&files)?;
+    let supervisor = project.supervisor(&files)?;
+    let store: Arc<dyn Store> = Arc::new(project.store(&config)?);
+    let root = text_of(project.workspace())?;
+    let binary = cell::program(&supervisor)?;
+    let core = ProjectCore {
+        project: &project,
+        files: &files,
+        config: &config,
+        supervisor: &supervisor,
+        store: &store,
+        root: &root,
+        cell: binary.as_deref(),
+    };
+    let sessions = crate::commands::hook::sessions_of(&project, Arc::clone(&store))?;
+    let session = sessions.of_run(found.session_name(), found.trace_id());
+    let settings = settings(&config);
+    let now = session
+        .core(&settings, |progress| Ok((Vec::new(), progress.clone())))
+        .map_err(|error| refused(&error))?;
+    if let Some(missing) = now.refuses_stopping() {
+        return Err(Failure::new(Code::RequestInvalid, missing.text)
+            .hint("a session is closed when its work is verified and reflected on"));
+    }
+    if let Some(block) = &now.state.blocked {
+        let message = format!("the session is blocked: {}", block.reason);
+        return Err(Failure::new(Code::RequestInvalid, message)
+            .hint("`windlass session clear-block` clears it"));
+    }
+    let event = event_of(&found);
+    let facts = SessionFacts { event: &event, run: found.trace_id() };
+    let report = core.close(facts, &now.state);
+    let mut notes: Vec<CoreNote> = report.steps.iter().cloned().map(CoreNote::Closing).collect();
+    if report.succeeded() {
+        notes.push(CoreNote::Closed { commit: report.commit.clone() });
+    }
+    session.core(&settings, |_| Ok((notes, ()))).map_err(|error| refused(&error))?;
+    if output.json {
+        output.value(&json!({
+            "run_id": found.name(), "closed": report.succeeded(), "commit": report.commit, "steps": report.steps,
+        }))?;
+    } else {
+        for step in &report.steps {
+            let word = if step.ok { "ok" } else { "failed" };
+            output.line(&format!("{:<8} {word:<6} {}", step.step, sanitize(&step.detail)));
+        }
+    }
+    Ok(u8::from(!report.succeeded()))
+}
+
+/// An event that stands for a session whose client is not there.
+fn event_of(found: &Found) -> HookEvent {
+    HookEvent {
+        client: found.client,
+        name: "windlass".to_owned(),
+        session: found.id.clone(),
+        cwd: found.folder.clone(),
+        transcript: None,
+        subagent: None,
+        model: None,
+        permission_mode: None,
+        kind: EventKind::Other { name: "windlass".to_owned() },
+    }
+}
+
+/// Shows what many sessions have in common.
+pub fn trends(output: &Output) -> CommandResult {
+    let all = read_insights()?;
+    let trends = Trends::of(&all);
+    if output.json {
+        output.value(&trends)?;
+        return Ok(0);
+    }
+    let total = &trends.total;
+    output.line(&format!("sessions          {}", total.sessions));
+    for (outcome, count) in &total.outcomes {
+        output.line(&format!("  {:<16}{count}", outcome.as_str()));
+    }
+    output.line(&format!(
+        "blocks            {} in {} sessions",
+        total.custodiet_blocks, total.blocked_sessions
+    ));
+    for (verdict, count) in &total.critic_verdicts {
+        output.line(&format!("critic {:<11}{count}", verdict.as_str()));
+    }
+    for (name, count) in &total.workflows {
+        output.line(&format!("workflow {name}: {count}"));
+    }
+    for (text, count) in total.friction_points.iter().take(10) {
+        output.line(&format!("friction ({count}): {}", sanitize(text)));
+    }
+    for (week, counts) in &trends.weeks {
+        output.line(&format!(
+            "{week}: {} sessions, {} blocks",
+            counts.sessions, counts.custodiet_blocks
+        ));
+    }
+    Ok(0)
+}
+
+/// All insights in the data folder; a file that is not one is left out with a word.
+fn read_insights() -> Result<Vec<Insights>, Failure> {
+    let data = places::data().ok_or_else(|| {
+        Failure::new(Code::RequestInvalid, "neither ACA_DATA nor HOME names a folder")
+    })?;
+    let folder = data.join("sessions/insights");
+    let mut found = Vec::new();
+    let Ok(entries) = std::fs::read_dir(&folder) else { return Ok(found) };
+    for entry in entries.flatten() {
+        let path = entry.path();
+        if path.extension().is_some_and(|extension| extension == "json") {
+            let bytes = crate::input::read(&path, INSIGHTS_BYTES_MAX as u64)?;
+            found.extend(Insights::read(&bytes).ok());
+        }
+    }
+    found.sort_by(|one, other| (one.date, &one.session_id).cmp(&(other.date, &other.session_id)));
+    Ok(found)
+}

@@ -1,0 +1,165 @@
+//! The files that others read of a session: its state and its insights.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::path::{Path, PathBuf};
+
+use windlass_formats::Moment;
+use windlass_formats::core::{
+    CriticVerdict, Date, HydrationState, Insights, MainAgentState, Recorded, SessionFlags,
+    SessionState, SubagentState, insights_path, session_state_path,
+};
+use windlass_kernel::{Timestamp, TraceId};
+use windlass_sessions::core::{CoreProgress, Judge, PlanState};
+
+use crate::user_folders;
+
+/// When a run was begun: its id has the time.
+pub fn begun(run: TraceId) -> Timestamp {
+    let bytes = run.0.as_bytes().iter().take(6);
+    let ms = bytes.fold(0_i64, |time, byte| (time << 8) | i64::from(*byte));
+    Timestamp::from_unix_ms(ms).unwrap_or_default()
+}
+
+/// A session, for its files.
+pub struct SessionFiles<'a> {
+    /// The client's id of it.
+    pub session: &'a str,
+    /// Its run.
+    pub run: TraceId,
+    /// The folder in which the client works.
+    pub folder: &'a str,
+    /// Where what lasts is kept.
+    pub data: Option<&'a Path>,
+}
+
+impl SessionFiles<'_> {
+    fn date(&self) -> Date {
+        Date::from(begun(self.run))
+    }
+
+    /// The file of its state.
+    pub fn state_path(&self) -> Option<PathBuf> {
+        Some(session_state_path(&user_folders::home()?, self.folder, self.date(), self.session))
+    }
+
+    /// The file of its insights.
+    pub fn insights_path(&self) -> Option<PathBuf> {
+        Some(insights_path(self.data?, self.date(), self.session))
+    }
+
+    /// Its insights, as far as the records show them; those that an agent wrote are kept.
+    pub fn insights(&self, progress: &CoreProgress, stop_reason: &str) -> Insights {
+        let state = &progress.state;
+        let criteria = state.plan().map_or(0, |plan| plan.criteria.len());
+        let project = Path::new(self.folder).file_name();
+        let subagents: BTreeMap<String, u32> = state
+            .judges
+            .iter()
+            .map(|(judge, last)| (judge.as_str().to_owned(), last.times))
+            .collect();
+        let mut own = Insights::automatic(Recorded {
+            acceptance_criteria_count: u32::try_from(criteria).unwrap_or(u32::MAX),
+            critic_verdict: critic_verdict(progress),
+            custodiet_blocks: state.blocks,
+            date: self.date(),
+            project: project
+                .map_or_else(|| "root".to_owned(), |name| name.to_string_lossy().into_owned()),
+            session_id: self.session.to_owned(),
+            stop_reason: Some(stop_reason.to_owned()),
+            subagents,
+            workflows_used: state.workflows.clone(),
+        });
+        if let Some((reflection, _)) = &state.reflection {
+            own.framework_reflections = Some(vec![serde_json::Value::from(reflection.as_str())]);
+        }
+        let before = self.insights_path().and_then(|path| std::fs::read(path).ok());
+        let before = before.and_then(|bytes| Insights::read(&bytes).ok());
+        match before.filter(|before| before.summary != own.summary) {
+            Some(rich) => rich.merge(&own).unwrap_or(own),
+            None => own,
+        }
+    }
+
+    /// Its state as others read it.
+    pub fn state(&self, progress: &CoreProgress, ended: Option<Timestamp>) -> SessionState {
+        let state = &progress.state;
+        let mut document =
+            SessionState::new(self.session, self.date(), Moment::from(begun(self.run)));
+        document.ended_at = ended.map(Moment::from);
+        let started =
+            |judge: Judge| state.judges.get(&judge).map(|last| Moment::from(last.started_at));
+        document.state = SessionFlags {
+            active_skill: state.skill.clone(),
+            current_workflow: state.plan().map(|plan| plan.workflow.clone()),
+            custodiet_block_reason: state.blocked.as_ref().map(|block| block.reason.clone()),
+            custodiet_blocked: state.blocked.is_some(),
+            error_flag: state
+                .close_failure
+                .as_ref()
+                .map(|(step, reason)| format!("{step}: {reason}")),
+            gates_bypassed: matches!(state.plan, PlanState::Skipped { .. }),
+            hydration_pending: matches!(state.plan, PlanState::Due { .. }),
+            last_compliance_ts: started(Judge::Custodiet),
+            last_drift_warning: state.warning.clone(),
+            last_hydration_ts: started(Judge::PromptHydrator),
+            tool_calls_since_compliance: progress.counters.uses_since_audit,
+        };
+        document.hydration = HydrationState {
+            acceptance_criteria: state.plan().map(|plan| plan.criteria.clone()).unwrap_or_default(),
+            critic_verdict: critic_verdict(progress),
+            hydrated_intent: state.plan().map(|plan| plan.intent.clone()),
+            original_prompt: Some(state.prompt_text.clone()).filter(|text| !text.is_empty()),
+        };
+        let (done, all) = state.steps_done();
+        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        document.main_agent = MainAgentState {
+            current_task: state.items.get(&format!("work/{}", state.prompt)).cloned(),
+            todos_completed: count(done),
+            todos_total: count(all),
+        };
+        for (judge, last) in &state.judges {
+            let is_verdict = *judge == Judge::Critic;
+            let criteria = state.plan().filter(|_| is_verdict).map(|plan| plan.criteria.clone());
+            document.subagents.insert(
+                judge.as_str().to_owned(),
+                SubagentState {
+                    acceptance_criteria: criteria,
+                    last_invoked: Moment::from(last.started_at),
+                    result: last.said.clone().filter(|_| !is_verdict),
+                    verdict: last.said.clone().filter(|_| is_verdict),
+                },
+            );
+        }
+        document
+    }
+}
+
+fn critic_verdict(progress: &CoreProgress) -> Option<CriticVerdict> {
+    match progress.state.judges.get(&Judge::Critic)?.said.as_deref()? {
+        "PROCEED" => Some(CriticVerdict::Proceed),
+        "REVISE" => Some(CriticVerdict::Revise),
+        "HALT" => Some(CriticVerdict::Halt),
+        _ => None,
+    }
+}
+
+/// Writes a file of the user whole, or not at all.
+pub fn write(path: &Path, bytes: &[u8]) -> Result<(), String> {
+    let failed = |error: std::io::Error| format!("`{}` cannot be written: {error}", path.display());
+    if let Some(folder) = path.parent() {
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
+    }
+    let temporary = path.with_extension(format!("new-{}", std::process::id()));
+    let written = || {
+        let mut file = std::fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&temporary)?;
+        std::io::Write::write_all(&mut file, bytes)?;
+        std::fs::rename(&temporary, path)
+    };
+    written().map_err(failed)
+}

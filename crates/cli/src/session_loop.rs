@@ -1,0 +1,44 @@
+//! Which loop the sessions of a project go through. It lies in the state folder, which agents cannot reach.
+
+use std::io::ErrorKind;
+use std::path::Path;
+
+use windlass_kernel::Code;
+
+use crate::atomic;
+use crate::failure::Failure;
+use crate::state::cannot_write;
+
+/// The file with the name of the loop.
+const FILE: &str = "session-loop";
+/// The name of the core loop.
+pub const CORE: &str = "core";
+
+/// Whether sessions go through the core loop. Without a file they go through none.
+pub fn is_core(state: &Path) -> Result<bool, Failure> {
+    let path = state.join(FILE);
+    match std::fs::read_to_string(&path) {
+        Ok(text) if text.trim() == CORE => Ok(true),
+        Ok(_) => Err(Failure::new(
+            Code::StateDamaged,
+            format!("`{}` does not name a loop", path.display()),
+        )
+        .hint("`windlass install claude --loop core` writes it anew")),
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(crate::input::unreadable(&path, &error)),
+    }
+}
+
+/// Sets whether sessions go through the core loop.
+pub fn set_core(state: &Path, is_on: bool) -> Result<(), Failure> {
+    let path = state.join(FILE);
+    let result = if is_on {
+        atomic::write(&path, format!("{CORE}\n").as_bytes())
+    } else {
+        match std::fs::remove_file(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => Err(error),
+            Ok(()) | Err(_) => Ok(()),
+        }
+    };
+    result.map_err(|error| cannot_write(&path, &error))
+}
