@@ -16,6 +16,7 @@ mod installed;
 mod journal_copy;
 mod logging;
 mod mcp;
+mod memory;
 mod output;
 mod people;
 mod powers;
@@ -34,6 +35,7 @@ mod tool_definitions;
 mod trust;
 mod user_config;
 mod user_folders;
+mod work;
 
 use std::process::ExitCode;
 
@@ -168,6 +170,8 @@ fn run(cli: &Cli, output: &Output) -> CommandResult {
         }
         Command::Cell(options) => commands::cell::run(find()?, options),
         Command::Mcp(command) => commands::mcp::run(&find()?, command, output),
+        Command::Work(command) => commands::work::run(&find()?, command, output),
+        Command::Memory(command) => commands::memory::run(&find()?, command, output),
         Command::Grant(command) => commands::grant::run(&find()?, command, output),
         Command::Trace(command) => commands::trace::run(&find()?, command, output),
         Command::Recover(options) => commands::recover::run(&find()?, options, output),
