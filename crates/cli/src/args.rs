@@ -12,6 +12,7 @@ mod runs;
 mod seal;
 mod session;
 mod state;
+mod work;
 
 use std::path::PathBuf;
 
@@ -31,7 +32,8 @@ pub use runs::{
 };
 pub use seal::{Anchor, Keys, Verify};
 pub use session::{AllowAll, ClearBlock, Rewind, SessionCommand, StepArg};
-pub use state::{StateCommand, StateRemove, StoreCommand, Trust};
+pub use state::{Init, StateCommand, StateRemove, StoreCommand, Trust};
+pub use work::{CreateWork, ListWork, MemoryCommand, UpdateWork, WorkCommand};
 
 /// The heading of the options that every command has.
 const GLOBAL_OPTIONS: &str = "Global options";
@@ -205,6 +207,12 @@ pub enum Command {
     /// Offer tools to MCP clients, and stand in front of other MCP servers.
     #[command(subcommand)]
     Mcp(Mcp),
+    /// List, create and change items of work.
+    #[command(subcommand, after_help = work::WORK_HELP)]
+    Work(WorkCommand),
+    /// Search what is remembered, and add to it.
+    #[command(subcommand, after_help = work::MEMORY_HELP)]
+    Memory(MemoryCommand),
     /// Grant, list and revoke patterns of calls that run without a question.
     #[command(
         subcommand,
@@ -256,17 +264,6 @@ pub enum Command {
         /// The shell.
         shell: clap_complete::Shell,
     },
-}
-
-/// Options of `init`.
-#[derive(Debug, Args)]
-pub struct Init {
-    /// Create it in your user data folder, for use outside any project.
-    #[arg(long)]
-    pub user: bool,
-    /// Give a copied or restored project a new id and an empty journal.
-    #[arg(long)]
-    pub new: bool,
 }
 
 /// Subcommands of `call`.

@@ -32,6 +32,8 @@ pub struct Config {
     pub driver: Driver,
     /// How the journal is written.
     pub journal: Journal,
+    /// What is remembered across sessions.
+    pub memory: MemorySettings,
     /// Settings of sessions of coding agents.
     pub sessions: Sessions,
     /// How the store is opened.
@@ -40,6 +42,8 @@ pub struct Config {
     sandbox: Option<toml::Table>,
     /// Where telemetry is sent.
     pub telemetry: Telemetry,
+    /// The tracker of work items.
+    pub work: WorkSettings,
     /// What makes the work trees of runs ready.
     pub worktree: Worktree,
 }
@@ -191,6 +195,84 @@ pub struct Brief {
     pub files: Vec<PathBuf>,
 }
 
+/// The tracker of work items.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct WorkSettings {
+    /// Which tracker is used.
+    pub tracker: TrackerName,
+    /// What ids of the built-in tracker begin with.
+    pub prefix: String,
+    /// How long a request may take.
+    timeout_ms: u64,
+}
+
+impl Default for WorkSettings {
+    fn default() -> Self {
+        let prefix = windlass_work::DEFAULT_PREFIX.to_owned();
+        Self { tracker: TrackerName::Auto, prefix, timeout_ms: 10_000 }
+    }
+}
+
+impl WorkSettings {
+    /// How long a request may take.
+    pub const fn timeout(&self) -> Duration {
+        Duration::from_millis(self.timeout_ms)
+    }
+}
+
+/// Which tracker is used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TrackerName {
+    /// `bd` if it is installed and the project has a `.beads` folder, else the built-in one.
+    #[default]
+    Auto,
+    /// The `bd` program.
+    Bd,
+    /// A file in the state folder.
+    BuiltIn,
+}
+
+/// What is remembered across sessions.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct MemorySettings {
+    /// The name of an MCP server in tools.toml; empty for the built-in memory.
+    pub server: String,
+    /// The server's tool that finds memories.
+    pub retrieve_tool: String,
+    /// The server's tool that stores one.
+    pub store_tool: String,
+    /// The folder of Markdown files that the built-in memory searches, too.
+    pub knowledge: Option<PathBuf>,
+    /// How long a request may take.
+    timeout_ms: u64,
+}
+
+impl Default for MemorySettings {
+    fn default() -> Self {
+        let names = windlass_memory::ToolNames::default();
+        Self {
+            server: String::new(),
+            retrieve_tool: names.retrieve,
+            store_tool: names.store,
+            knowledge: None,
+            timeout_ms: 10_000,
+        }
+    }
+}
+
+impl MemorySettings {
+    /// How long a request may take.
+    pub const fn timeout(&self) -> Duration {
+        Duration::from_millis(self.timeout_ms)
+    }
+}
+
+/// The maximum of `work.timeout_ms` and `memory.timeout_ms`.
+const TIMEOUT_MS_MAX: u64 = 600_000;
+
 /// Settings of sessions of coding agents.
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -338,6 +420,17 @@ impl Config {
         if config.store.busy_timeout_ms > BUSY_MS_MAX {
             let message =
                 format!("config.toml: `store.busy_timeout_ms` must be at most {BUSY_MS_MAX}");
+            return Err(Failure::new(Code::ConfigInvalid, message));
+        }
+        for (name, ms) in [("work", config.work.timeout_ms), ("memory", config.memory.timeout_ms)] {
+            if !(1..=TIMEOUT_MS_MAX).contains(&ms) {
+                let message =
+                    format!("config.toml: `{name}.timeout_ms` must be 1 to {TIMEOUT_MS_MAX}");
+                return Err(Failure::new(Code::ConfigInvalid, message));
+            }
+        }
+        if let Err(error) = config.work.prefix.parse::<windlass_work::Prefix>() {
+            let message = format!("config.toml: `work.prefix`: {error}");
             return Err(Failure::new(Code::ConfigInvalid, message));
         }
         let named = config.driver.project.as_deref();

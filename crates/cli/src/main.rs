@@ -17,6 +17,7 @@ mod installed;
 mod journal_copy;
 mod logging;
 mod mcp;
+mod memory;
 mod output;
 mod people;
 mod powers;
@@ -36,6 +37,7 @@ mod tool_definitions;
 mod trust;
 mod user_config;
 mod user_folders;
+mod work;
 
 use std::process::ExitCode;
 
@@ -170,6 +172,8 @@ fn run(cli: &Cli, output: &Output) -> CommandResult {
         }
         Command::Cell(options) => commands::cell::run(find()?, options),
         Command::Mcp(command) => commands::mcp::run(&find()?, command, output),
+        Command::Work(command) => commands::work::run(&find()?, command, output),
+        Command::Memory(command) => commands::memory::run(&find()?, command, output),
         Command::Grant(command) => commands::grant::run(&find()?, command, output),
         Command::Trace(command) => commands::trace::run(&find()?, command, output),
         Command::Recover(options) => commands::recover::run(&find()?, options, output),

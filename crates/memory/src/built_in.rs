@@ -52,7 +52,10 @@ impl BuiltIn {
         let mut connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
         let end = Instant::now().checked_add(self.settings.deadline);
         let late = move || end.is_some_and(|end| Instant::now() >= end);
-        connection.progress_handler(STEPS, Some(late)).map_err(|error| self.failed(error))?;
+        connection
+            .progress_handler(STEPS, Some(late))
+            .and_then(|()| connection.busy_timeout(self.settings.deadline))
+            .map_err(|error| self.failed(error))?;
         Ok(connection)
     }
 
@@ -72,9 +75,12 @@ impl Memory for BuiltIn {
     fn retrieve(&self, query: &str, limit: usize) -> Result<Vec<Hit>, MemoryError> {
         let mut connection = self.connection()?;
         if let Some(folder) = &self.settings.knowledge {
-            match index::refresh(&mut connection, folder, self.settings.deadline / 2)
-                .map_err(|error| self.failed(error))
-            {
+            let time = self.settings.deadline / 2;
+            // The other half is for the search.
+            let refreshed = connection
+                .busy_timeout(time)
+                .and_then(|()| index::refresh(&mut connection, folder, time));
+            match refreshed.map_err(|error| self.failed(error)) {
                 // Another process indexes it at this moment, and an old index is better than none.
                 Ok(()) | Err(MemoryError::DeadlinePassed { .. }) => {}
                 Err(error) => return Err(error),

@@ -1,8 +1,19 @@
-//! Arguments of `trust`, `state` and `store`.
+//! Arguments of `init`, `trust`, `state` and `store`.
 
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+
+/// Options of `init`.
+#[derive(Debug, Args)]
+pub struct Init {
+    /// Create it in your user data folder, for use outside any project.
+    #[arg(long)]
+    pub user: bool,
+    /// Give a copied or restored project a new id and an empty journal.
+    #[arg(long)]
+    pub new: bool,
+}
 
 /// The example of `windlass store`.
 pub const STORE_HELP: &str = "Example:\n  windlass store backup journal-monday.db\n\nTo copy `windlass.db` alone is no \

@@ -21,6 +21,7 @@ pub mod install;
 pub mod keys;
 pub mod loops;
 pub mod mcp;
+pub mod memory;
 pub mod metrics;
 pub mod people;
 pub mod policy;
@@ -41,6 +42,7 @@ pub mod trust;
 pub mod verify;
 pub mod verify_file;
 pub mod watch;
+pub mod work;
 
 use std::io::{BufRead as _, IsTerminal as _, Read as _};
 use std::path::Path;
@@ -87,6 +89,17 @@ pub fn read_args(text: &str) -> Result<Value, Failure> {
         (text, None) => text.as_bytes().to_vec(),
     };
     Ok(windlass_kernel::canon::parse(&bytes, REQUEST_BYTES_MAX)?)
+}
+
+/// A text, or with `-` what standard input has.
+pub fn text_or_input(text: &str, bytes_max: usize) -> Result<String, Failure> {
+    if text != "-" {
+        return Ok(text.to_owned());
+    }
+    let bytes = input::read_standard_input(u64::try_from(bytes_max).unwrap_or(u64::MAX))?;
+    let text = String::from_utf8(bytes)
+        .map_err(|_| Failure::new(Code::RequestInvalid, "standard input is not UTF-8"))?;
+    Ok(text.strip_suffix('\n').unwrap_or(&text).to_owned())
 }
 
 /// Asks the user on the terminal; where there is none, `option` answers instead.
