@@ -12,6 +12,7 @@ mod runs;
 mod seal;
 mod session;
 mod state;
+mod workflow;
 
 use std::path::PathBuf;
 
@@ -32,6 +33,7 @@ pub use runs::{
 pub use seal::{Anchor, Keys, Verify};
 pub use session::{AllowAll, Rewind, SessionCommand};
 pub use state::{StateCommand, StateRemove, StoreCommand, Trust};
+pub use workflow::WorkflowCommand;
 
 /// The heading of the options that every command has.
 const GLOBAL_OPTIONS: &str = "Global options";
@@ -172,6 +174,9 @@ pub enum Command {
     /// List, draw and check loops.
     #[command(subcommand)]
     Loop(Loop),
+    /// List, show and check the workflows of the core loop.
+    #[command(subcommand)]
+    Workflow(WorkflowCommand),
     /// Remove the work tree of an ended run; `--merge` merges its branch first. The branch stays.
     Close(Close),
     /// Rewrite a run's files from the journal, or export the whole run as a signed bundle.

@@ -187,7 +187,7 @@ impl Project {
                     .insert(name.to_owned(), input::read(&self.folder.join(name), FILE_BYTES_MAX)?);
             }
         }
-        for folder in ["policy", "loops", "agents"] {
+        for folder in ["policy", "loops", "agents", "workflows"] {
             self.collect(&self.folder.join(folder), folder, &mut files)?;
         }
         Ok(files)

@@ -52,6 +52,7 @@ mod trace;
 mod trust;
 mod verify_file;
 mod verify_vectors;
+mod workflows;
 #[path = "../runs/world.rs"]
 #[expect(dead_code, reason = "it is shared, and not all of it is needed here")]
 mod world;
