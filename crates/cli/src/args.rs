@@ -13,6 +13,7 @@ mod seal;
 mod session;
 mod state;
 mod work;
+mod workflow;
 
 use std::path::PathBuf;
 
@@ -34,6 +35,7 @@ pub use seal::{Anchor, Keys, Verify};
 pub use session::{AllowAll, ClearBlock, Rewind, SessionCommand, StepArg};
 pub use state::{Init, StateCommand, StateRemove, StoreCommand, Trust};
 pub use work::{CreateWork, ListWork, MemoryCommand, UpdateWork, WorkCommand};
+pub use workflow::WorkflowCommand;
 
 /// The heading of the options that every command has.
 const GLOBAL_OPTIONS: &str = "Global options";
@@ -174,6 +176,9 @@ pub enum Command {
     /// List, draw and check loops.
     #[command(subcommand)]
     Loop(Loop),
+    /// List, show and check the workflows of the core loop.
+    #[command(subcommand)]
+    Workflow(WorkflowCommand),
     /// Remove the work tree of an ended run; `--merge` merges its branch first. The branch stays.
     Close(Close),
     /// Rewrite a run's files from the journal, or export the whole run as a signed bundle.

@@ -38,6 +38,7 @@ mod trust;
 mod user_config;
 mod user_folders;
 mod work;
+mod workflows;
 
 use std::process::ExitCode;
 
@@ -155,6 +156,7 @@ fn run(cli: &Cli, output: &Output) -> CommandResult {
         Command::Import(command) => commands::import::run(&find()?, command, output),
         Command::Backlog(command) => commands::backlog::run(&find()?, command, output),
         Command::Loop(command) => commands::loops::run(&find()?, command, output),
+        Command::Workflow(command) => commands::workflow::run(&find()?, command, output),
         Command::Close(options) => commands::close::run(&find()?, options, output),
         Command::Export(options) => commands::export::run(&find()?, options, output),
         Command::Demo(options) => commands::demo::run(options, output),

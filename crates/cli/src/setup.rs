@@ -289,7 +289,7 @@ pub fn compose_rules(rules: &[LocatedRule], file: Option<&LoopFile>) -> Result<C
 }
 
 /// The Markdown files of a folder and its subfolders.
-fn files_in<'a>(
+pub fn files_in<'a>(
     files: &'a BTreeMap<String, Vec<u8>>,
     folder: &'a str,
 ) -> impl Iterator<Item = (&'a str, &'a [u8])> {

@@ -199,9 +199,14 @@ fn the_critic_needs_criteria_to_proceed_and_findings_otherwise() {
 
 #[test]
 fn custodiet_names_what_is_wrong_and_only_then() {
-    let ok = json!({ "verdict": "OK", "reason": "Within scope.", "issue": null });
-    let answer = CustodietAnswer::from_value(&ok).unwrap();
-    assert_eq!((answer.verdict, answer.violation), (CustodietVerdict::Ok, None));
+    for ok in [
+        json!({ "verdict": "OK", "reason": "Within scope." }),
+        json!({ "verdict": "OK", "reason": "Within scope.", "issue": null, "principle": "",
+                "correction": "" }),
+    ] {
+        let answer = CustodietAnswer::from_value(&ok).unwrap();
+        assert_eq!((answer.verdict, answer.violation), (CustodietVerdict::Ok, None));
+    }
     let violation = |verdict: &str| {
         json!({ "verdict": verdict, "reason": "r", "issue": "i", "principle": "p",
                 "correction": "c" })
@@ -216,6 +221,8 @@ fn custodiet_names_what_is_wrong_and_only_then() {
         assert_eq!(found.correction, "c");
         for key in ["issue", "principle", "correction"] {
             let answer = without(violation(word), key);
+            assert_eq!(wrong(CustodietAnswer::from_value(&answer)), key);
+            let answer = with(violation(word), &format!("/{key}"), "".into());
             assert_eq!(wrong(CustodietAnswer::from_value(&answer)), key);
         }
     }

@@ -43,6 +43,7 @@ pub mod verify;
 pub mod verify_file;
 pub mod watch;
 pub mod work;
+pub mod workflow;
 
 use std::io::{BufRead as _, IsTerminal as _, Read as _};
 use std::path::Path;

@@ -29,6 +29,10 @@ const COMMANDS: &[&str] = &[
     "loop list",
     "loop show",
     "loop check",
+    "workflow",
+    "workflow list",
+    "workflow show",
+    "workflow check",
     "close",
     "export",
     "demo",
@@ -122,7 +126,8 @@ fn without_arguments_it_shows_the_help_as_a_mistake() {
     let outcome = place.run(&[]).exit(2);
     assert_eq!(outcome.text(), "");
     outcome.warns("Usage: windlass").warns("First steps:");
-    for parent in ["call", "mcp", "trace", "policy", "queue", "backlog", "loop", "keys"] {
+    for parent in ["call", "mcp", "trace", "policy", "queue", "backlog", "loop", "workflow", "keys"]
+    {
         place.run(&[parent]).exit(2).warns("Usage: windlass");
     }
 }

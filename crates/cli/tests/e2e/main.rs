@@ -53,6 +53,7 @@ mod trust;
 mod verify_file;
 mod verify_vectors;
 mod work;
+mod workflows;
 #[path = "../runs/world.rs"]
 #[expect(dead_code, reason = "it is shared, and not all of it is needed here")]
 mod world;

@@ -59,8 +59,10 @@ impl CustodietAnswer {
         let reason = text(&fields, "reason")?;
         let violation = match verdict {
             CustodietVerdict::Ok => {
-                if let Some(field) = VIOLATION.iter().find(|key| fields.optional(key).is_some()) {
-                    return Err(fields.invalid(field, "`OK` cannot have it"));
+                for field in VIOLATION {
+                    if !fields.maybe(field, Fields::text)?.unwrap_or_default().trim().is_empty() {
+                        return Err(fields.invalid(field, "it must be empty with `OK`"));
+                    }
                 }
                 None
             }
