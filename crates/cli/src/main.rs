@@ -8,6 +8,7 @@ mod client_check;
 mod client_file;
 mod commands;
 mod config;
+mod core_run;
 mod core_session;
 mod exit_code;
 mod failure;

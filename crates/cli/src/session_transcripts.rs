@@ -84,7 +84,8 @@ impl<'a> Histories<'a> {
     pub fn noted(&self) -> Result<BTreeSet<Unguarded>, JournalError> {
         let notes = self.all()?.notes.iter().filter_map(|(_, note)| match note {
             SessionNote::Unguarded(one) => Some(one.clone()),
-            SessionNote::Event { .. }
+            SessionNote::Core(_)
+            | SessionNote::Event { .. }
             | SessionNote::Prompt { .. }
             | SessionNote::LetThrough { .. }
             | SessionNote::PolicyChanged { .. }

@@ -32,6 +32,7 @@ use windlass_views::checkpoints::Checkpoints;
 
 use crate::agents::ClientConfig;
 use crate::config::Config;
+use crate::core_run;
 use crate::failure::Failure;
 use crate::input::unreadable;
 use crate::output::Output;
@@ -196,7 +197,8 @@ pub fn actor_name(named: Option<&str>) -> String {
 
 /// The names of all builtins.
 pub fn builtins() -> BTreeSet<String> {
-    BUILTINS.iter().chain(&DRIVER_BUILTINS).map(|name| (*name).to_owned()).collect()
+    let all = BUILTINS.iter().chain(&DRIVER_BUILTINS).chain(&core_run::BUILTINS);
+    all.map(|name| (*name).to_owned()).collect()
 }
 
 /// Builds the driver, if the project has a loop that needs it.
@@ -395,6 +397,7 @@ impl RunSetup {
             let guard = Arc::clone(driver) as Arc<dyn AgentGuard>;
             executor = executor.with(Driver::builtins(driver)).with_guard(guard);
         }
+        let executor = executor.with(core_run::builtins(project, &files, &config, &redactor)?);
         let executor = Arc::new(executor);
         let files = Arc::new(project.run_files(&store, &config));
         let queue = ExportQueue::default();

@@ -10,7 +10,9 @@ use windlass_connect::{Access, Confinement, Limits, Target};
 use windlass_kernel::artifact::ActionRequest;
 use windlass_kernel::grant::Terms;
 use windlass_kernel::{Code, Digest, RiskLevel};
-use windlass_policy::{Connector, GrantRefusal, PolicySet, Question, Server, Tool, Verdict};
+use windlass_policy::{
+    Connector, GrantRefusal, Judgement, PolicySet, Question, Server, Tool, Verdict,
+};
 use windlass_redact::{Finding, Redactor};
 
 use crate::secrets::{FilledArgs, NamedSecrets, names_one};
@@ -114,6 +116,12 @@ impl PolicySupervisor {
     #[must_use]
     pub const fn set(&self) -> &PolicySet {
         &self.set
+    }
+
+    /// The judgement of a question, without the rest of what decides on a call.
+    #[must_use]
+    pub fn judgement(&self, question: &Question) -> Judgement {
+        self.set.judge(question, &self.workspace)
     }
 
     /// The target of a server's calls; the arguments of a command are added for each call.

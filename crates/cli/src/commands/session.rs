@@ -458,6 +458,7 @@ fn text_of(note: &SessionNote) -> String {
         },
         SessionNote::Prompt { number, text, .. } => format!("prompt {number}: {}", shortened(text)),
         SessionNote::Unguarded(one) => format!("UNGUARDED {}", use_of(one)),
+        SessionNote::Core(note) => session_core::text_of(note),
         SessionNote::LetThrough { call, id } => format!("call {call} let through for {id}"),
         SessionNote::PolicyChanged { from, to } => {
             format!("the policy changed from {from} to {to}")

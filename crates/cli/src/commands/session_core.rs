@@ -26,7 +26,7 @@ use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, sanitize};
 use crate::people::AccountPeople;
 use crate::project::Project;
-use crate::session_surroundings::text_of;
+use crate::session_surroundings::text_of as text_of_path;
 
 /// The most sessions that are looked through.
 const SESSIONS_MAX: usize = 200;
@@ -122,6 +122,38 @@ fn change(
         .map_err(|error| refused(&error))
 }
 
+/// A note of the core loop in one line.
+pub fn text_of(note: &CoreNote) -> String {
+    match note {
+        CoreNote::PromptTaken { number, skipped, .. } => match skipped {
+            Some(reason) => format!("prompt {number} needs no plan: {reason}"),
+            None => format!("prompt {number} needs a plan"),
+        },
+        CoreNote::JudgeStarted { judge, .. } => format!("{} started", judge.as_str()),
+        CoreNote::AnswerRefused { judge, reason, .. } => {
+            format!("the answer of {} was refused: {reason}", judge.as_str())
+        }
+        CoreNote::Planned { workflow, intent, .. } => format!("plan by {workflow}: {intent}"),
+        CoreNote::Criticised { verdict, reason, .. } => format!("critic {verdict}: {reason}"),
+        CoreNote::Audited { verdict, reason, .. } => format!("audit {verdict}: {reason}"),
+        CoreNote::Verified { verdict, reason, .. } => format!("verification {verdict}: {reason}"),
+        CoreNote::Reflected { outcome, .. } => format!("reflection: {outcome}"),
+        CoreNote::Step { step, status } => format!("step {step} {}", status.as_str()),
+        CoreNote::SkillUsed { name } => format!("handed to {name}"),
+        CoreNote::BlockCleared { by, reason } => format!("{by} cleared the block: {reason}"),
+        CoreNote::StopRefused { missing } => format!("not let stop: {missing}"),
+        CoreNote::Delivered { key, item } => format!("{key} is {item} in the tracker"),
+        CoreNote::InsightsWritten { path } => format!("insights in {path}"),
+        CoreNote::Closing(step) => {
+            format!("close {} {}: {}", step.step, if step.ok { "ok" } else { "failed" }, step.detail)
+        }
+        CoreNote::Closed { commit } => {
+            format!("closed at {}", commit.as_deref().unwrap_or("no commit"))
+        }
+        CoreNote::Unclosed { missing } => format!("not closed: {}", missing.join("; ")),
+    }
+}
+
 /// Records how far a step of the plan is.
 pub fn step(
     project: &Project,
@@ -213,7 +245,7 @@ pub fn close(project: &Project, named: Option<&str>, output: &Output) -> Command
     let config = Project::config(&files)?;
     let supervisor = project.supervisor(&files)?;
     let store: Arc<dyn Store> = Arc::new(project.store(&config)?);
-    let root = text_of(project.workspace())?;
+    let root = text_of_path(project.workspace())?;
     let binary = cell::program(&supervisor)?;
     let core = ProjectCore {
         project: &project,

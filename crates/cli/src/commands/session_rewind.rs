@@ -85,6 +85,7 @@ fn kept(snapshots: &GitSnapshotStore, notes: &[DatedNote], number: u32) -> Resul
         SessionNote::Rewound { before, .. } if number == 0 => Some(before.clone()),
         SessionNote::Prompt { .. }
         | SessionNote::Rewound { .. }
+        | SessionNote::Core(_)
         | SessionNote::Event { .. }
         | SessionNote::Unguarded(_)
         | SessionNote::LetThrough { .. }

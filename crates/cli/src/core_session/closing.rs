@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use windlass_cell::{ChildInput, Ending, Limits, ProcessError, describe_exit, one_line};
+use windlass_cell::{
+    Ending, Limits, OnSignal, ProcessError, Program, describe_exit, one_line,
+};
 use windlass_sessions::core::{CloseReport, CloseStep};
 use windlass_work::Tracker;
 use windlass_workspace::{CommitId, Git, GitError, Pushed, Rebased, RefUpdate, Upstream};
@@ -151,14 +153,17 @@ fn run_program(
     cwd: &Path,
     limits: Limits,
 ) -> Result<windlass_cell::Finished, ProcessError> {
-    let argv: Vec<&std::ffi::OsStr> = argv.iter().map(|word| word.as_os_str()).collect();
-    windlass_cell::run_to_end(
-        &argv,
-        std::env::vars_os().collect(),
+    let variables: Vec<_> = std::env::vars_os().collect();
+    windlass_cell::run(&Program {
+        argv: argv.iter().map(|word| word.as_os_str()).collect(),
+        stdin: None,
+        env: variables.iter().map(|(name, value)| (name.as_os_str(), value.as_os_str())).collect(),
         cwd,
-        ChildInput::Nothing,
         limits,
-    )
+        // What it starts makes the cell.
+        confined: None,
+        on_signal: OnSignal::End,
+    })
 }
 
 fn upstream(git: &Git) -> Result<Upstream, Failed> {

@@ -109,7 +109,7 @@ pub fn work(tracker: &dyn Tracker, user: &str) -> (String, Option<String>) {
                     } else {
                         format!(" (blocked by {})", item.blockers.join(", "))
                     };
-                    let status = item.status.as_str();
+                    let status = item.status.name();
                     let _ = writeln!(text, "- {} [{status}] {}{blockers}", item.id, item.title);
                 }
             }

@@ -18,7 +18,7 @@ use crate::user_folders;
 pub fn begun(run: TraceId) -> Timestamp {
     let bytes = run.0.as_bytes().iter().take(6);
     let ms = bytes.fold(0_i64, |time, byte| (time << 8) | i64::from(*byte));
-    Timestamp::from_unix_ms(ms).unwrap_or_default()
+    Timestamp::from_unix_ms(ms).unwrap_or(Timestamp::EPOCH)
 }
 
 /// A session, for its files.

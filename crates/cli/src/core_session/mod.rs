@@ -131,7 +131,7 @@ impl CoreSurroundings for ProjectCore<'_> {
             phase: None,
             agent: None,
         };
-        self.supervisor.judge_question(&question).verdict == Verdict::Allow
+        self.supervisor.judgement(&question).verdict == Verdict::Allow
     }
 
     fn workflow(&self, id: &str) -> Result<Workflow, String> {
@@ -174,7 +174,7 @@ impl CoreSurroundings for ProjectCore<'_> {
             Err(reason) => (String::new(), Some(format!("The tracker was not asked: {reason}"))),
         };
         told.extend(problem);
-        let (memories, problem) = match memory::memory(self.project, self.config, self.supervisor) {
+        let (memories, problem) = match memory::memory(self.project, self.config) {
             Ok(memory) => context::memories(memory.as_ref(), prompt),
             Err(failure) => {
                 (String::new(), Some(format!("The memory was not asked: {}", failure.summary())))

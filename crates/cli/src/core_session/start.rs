@@ -65,7 +65,7 @@ pub fn context(
     parts.add("Active work", &items);
     let folder = Path::new(&facts.event.cwd).file_name();
     let query = folder.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-    let (memories, no_memory) = match memory::memory(core.project, core.config, core.supervisor) {
+    let (memories, no_memory) = match memory::memory(core.project, core.config) {
         Ok(memory) => context::memories(memory.as_ref(), &query),
         Err(failure) => (String::new(), Some(failure.summary())),
     };

@@ -6,10 +6,8 @@ use std::fmt::Write as _;
 use windlass_loops::{Workflows, render_plan};
 use windlass_sessions::core::{PlanStep, Workflow};
 
-use crate::commands::workflow;
-
 fn load(files: &BTreeMap<String, Vec<u8>>) -> Result<Workflows, String> {
-    workflow::load(files).map_err(|failure| failure.summary())
+    crate::workflows::load(files).map(|(all, _)| all).map_err(|failure| failure.summary())
 }
 
 /// A workflow with those that it is composed of.

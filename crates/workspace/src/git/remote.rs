@@ -75,6 +75,18 @@ impl Git {
         })
     }
 
+    /// The commit that a ref of this repository is at; `None` if there is no such ref.
+    ///
+    /// # Errors
+    /// [`GitError`], also if it is no full name of a ref.
+    pub fn commit_at(&self, name: &str) -> Result<Option<CommitId>, GitError> {
+        let operation = "read the ref";
+        if !name.starts_with("refs/") {
+            return Err(GitError::refused(operation, format!("`{name}` is no full name of a ref")));
+        }
+        self.commit_named(operation, name)
+    }
+
     /// The commit that the other repository's branch is at; `None` if it has no such branch.
     ///
     /// # Errors

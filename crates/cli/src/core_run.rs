@@ -1,0 +1,285 @@
+//! The builtins of the core loop in driven runs.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use windlass_engine::executors::{Builtin, BuiltinJob};
+use windlass_engine::{EngineError, WorkResult};
+use windlass_kernel::run::Run;
+use windlass_redact::Redactor;
+use windlass_sessions::core::{
+    CoreNote, CoreProgress, CoreSettings, CoreState, Counters, Judge,
+};
+
+use crate::config::Config;
+use crate::core_session::closing::Closing;
+use crate::core_session::documents::{self, SessionFiles, begun};
+use crate::core_session::{answers, context, places, tracking, workflows};
+use crate::people::user_name;
+use crate::project::Project;
+use crate::{memory, work};
+
+/// The names of the builtins.
+pub const BUILTINS: [&str; 4] = ["core/answer", "core/close", "core/context", "core/insights"];
+
+/// What the builtins need of a project.
+struct CoreRun {
+    project: Project,
+    files: BTreeMap<String, Vec<u8>>,
+    config: Config,
+    redactor: Arc<Redactor>,
+}
+
+/// The builtins of the core loop.
+pub fn builtins(
+    project: &Project,
+    files: &BTreeMap<String, Vec<u8>>,
+    config: &Config,
+    redactor: &Arc<Redactor>,
+) -> Result<Vec<(String, Box<dyn Builtin>)>, crate::failure::Failure> {
+    let run = Arc::new(CoreRun {
+        project: Project::find(Some(&project.root))?,
+        files: files.clone(),
+        config: config.clone(),
+        redactor: Arc::clone(redactor),
+    });
+    let kinds = [Kind::Answer, Kind::Close, Kind::Context, Kind::Insights];
+    let step = |(name, kind): (&&str, Kind)| {
+        let step: Box<dyn Builtin> = Box::new(Step { run: Arc::clone(&run), kind });
+        ((*name).to_owned(), step)
+    };
+    Ok(BUILTINS.iter().zip(kinds).map(step).collect())
+}
+
+#[derive(Clone, Copy)]
+enum Kind {
+    /// Judges the form of an agent's answer.
+    Answer,
+    /// Closes the work.
+    Close,
+    /// Gathers what the plan is made from.
+    Context,
+    /// Writes the insights, and what belongs into the tracker.
+    Insights,
+}
+
+struct Step {
+    run: Arc<CoreRun>,
+    kind: Kind,
+}
+
+impl Builtin for Step {
+    fn perform(&self, job: &BuiltinJob<'_>) -> Result<WorkResult, EngineError> {
+        Ok(match self.kind {
+            Kind::Answer => self.run.answer(job),
+            Kind::Close => self.run.close(job),
+            Kind::Context => self.run.context(job),
+            Kind::Insights => self.run.insights(job),
+        })
+    }
+}
+
+/// The answer of a phase, if it is done.
+fn answer_of(run: &Run, phase: &str) -> Option<Value> {
+    let mut phases = run.all_phases();
+    phases.find(|(one, _)| one.id == phase).and_then(|(_, state)| Some(state.done.as_ref()?.answer.clone()))
+}
+
+/// The agent whose answer a phase has.
+fn judge_of(phase: &str) -> Option<Judge> {
+    match phase {
+        "hydrate" => Some(Judge::PromptHydrator),
+        "critic" => Some(Judge::Critic),
+        "qa" => Some(Judge::QaVerifier),
+        "reflect" => Some(Judge::Framework),
+        _ => None,
+    }
+}
+
+impl CoreRun {
+    /// The state of the loop, from the answers so far.
+    fn state(&self, run: &Run) -> CoreState {
+        let mut state = CoreState::default();
+        let at = run.started.as_ref().map_or_else(|| begun(run.head.trace_id), |_| begun(run.head.trace_id));
+        let task = task_of(run);
+        let taken = CoreNote::PromptTaken { number: 1, text: task, context: None, skipped: None };
+        state.apply(at, &taken, CoreSettings::default().revisions_max);
+        for phase in ["hydrate", "critic", "qa", "reflect"] {
+            let (Some(judge), Some(answer)) = (judge_of(phase), answer_of(run, phase)) else { continue };
+            let started = CoreNote::JudgeStarted {
+                judge,
+                id: phase.to_owned(),
+                file: windlass_kernel::Digest::of(b""),
+                prompt: windlass_kernel::Digest::of(b""),
+            };
+            state.apply(at, &started, 0);
+            if let Ok(note) = self.read(judge, phase, &answer) {
+                state.apply(at, &note, 0);
+            }
+        }
+        state
+    }
+
+    fn read(&self, judge: Judge, id: &str, answer: &Value) -> Result<CoreNote, String> {
+        let selected = |workflow: &str| workflows::selected(&self.files, workflow);
+        answers::read(judge, id, &answer.to_string(), selected)
+    }
+
+    /// Whether the answer of the phase has the form that its agent must give it.
+    fn answer(&self, job: &BuiltinJob<'_>) -> WorkResult {
+        let phase = &job.assignment.phase.id;
+        let run = job.recorder.run();
+        let read = match (judge_of(phase), answer_of(&run, phase)) {
+            (Some(judge), Some(answer)) => self.read(judge, phase, &answer),
+            (None, _) => Err(format!("no agent of the core loop does the phase `{phase}`")),
+            (_, None) => Err("there is no answer".to_owned()),
+        };
+        WorkResult::answer(match read {
+            Ok(_) => json!({ "verdict": "valid", "reason": "the answer has its form" }),
+            Err(reason) => json!({
+                "verdict": "invalid",
+                "reason": reason,
+                "findings": [format!("the answer was refused: {reason}")],
+            }),
+        })
+    }
+
+    fn context(&self, job: &BuiltinJob<'_>) -> WorkResult {
+        let task = task_of(&job.assignment.run);
+        let mut missing = Vec::new();
+        let (items, problem) = match work::tracker(&self.project, &self.config) {
+            Ok(tracker) => context::work(tracker.as_ref(), &user_name()),
+            Err(failure) => (String::new(), Some(failure.summary())),
+        };
+        missing.extend(problem);
+        let (memories, problem) = match memory::memory(&self.project, &self.config) {
+            Ok(memory) => context::memories(memory.as_ref(), &task),
+            Err(failure) => (String::new(), Some(failure.summary())),
+        };
+        missing.extend(problem);
+        let described = match workflows::described(&self.files) {
+            Ok(described) => described,
+            Err(reason) => return WorkResult::failed("validation_error", reason),
+        };
+        let home = places::home(&self.project.folder, self.config.core.home.as_deref());
+        let axioms = context::file_in(&home, "AXIOMS.md").unwrap_or_else(|| context::AXIOMS.to_owned());
+        let redacted = |text: &str| self.redactor.redacted(text);
+        WorkResult::answer(json!({
+            "axioms": axioms,
+            "memory": redacted(&memories),
+            "missing": missing,
+            "summary": "work items, memories and workflows are gathered",
+            "work": redacted(&items),
+            "workflows": described,
+        }))
+    }
+
+    fn insights(&self, job: &BuiltinJob<'_>) -> WorkResult {
+        let run = job.recorder.run();
+        let state = self.state(&run);
+        let run_id = run_id(&run);
+        let delivered = work::tracker(&self.project, &self.config)
+            .map(|tracker| tracking::deliver(tracker.as_ref(), &run_id, &user_name(), &state));
+        let (items, problem) = match delivered {
+            Ok(notes) => (notes, None),
+            Err(failure) => (Vec::new(), Some(failure.summary())),
+        };
+        let Some(data) = places::data() else {
+            return WorkResult::failed("validation_error", "neither ACA_DATA nor HOME names a folder");
+        };
+        let folder = self.project.root.display().to_string();
+        let files = SessionFiles {
+            session: &run_id,
+            run: run.head.trace_id,
+            folder: &folder,
+            data: Some(&data),
+        };
+        let progress = CoreProgress { head: run.head.entry_digest, state, counters: Counters::default() };
+        let insights = files.insights(&progress, "run_ended");
+        let written = files.insights_path().ok_or_else(|| "there is no folder".to_owned()).and_then(|path| {
+            let bytes = insights.to_bytes().map_err(|error| error.to_string())?;
+            documents::write(&path, &bytes).map(|()| path)
+        });
+        match written {
+            Ok(path) => WorkResult::answer(json!({
+                "items": items.iter().filter_map(item_of).collect::<Vec<_>>(),
+                "path": path,
+                "summary": problem.unwrap_or_else(|| "insights are written".to_owned()),
+            })),
+            Err(reason) => WorkResult::failed("critical_failure", reason),
+        }
+    }
+
+    fn close(&self, job: &BuiltinJob<'_>) -> WorkResult {
+        let run = job.recorder.run();
+        let binary = match std::env::current_exe() {
+            Ok(path) => path.display().to_string(),
+            Err(error) => return WorkResult::failed("critical_failure", error.to_string()),
+        };
+        let workspace = &job.assignment.workspace;
+        let cell = cell_words(&binary, &self.project.root, workspace, &run_id(&run));
+        let tracker = work::tracker(&self.project, &self.config).map_err(|failure| failure.summary());
+        let title = answer_of(&run, "execute")
+            .and_then(|answer| Some(answer.get("commit_message")?.as_str()?.to_owned()))
+            .filter(|text| !text.trim().is_empty())
+            .unwrap_or_else(|| task_of(&run));
+        let report = Closing {
+            workspace,
+            format: self.config.core.format.as_deref(),
+            title: &title,
+            run: &run_id(&run),
+            cell,
+            tracker: tracker.as_deref().map_err(Clone::clone),
+        }
+        .run();
+        let failed = report.steps.iter().find(|step| !step.ok);
+        let steps = json!(report.steps);
+        match failed {
+            None => WorkResult::answer(json!({
+                "commit": report.commit, "reason": "pushed and proven", "steps": steps,
+                "summary": "the work is committed and pushed", "verdict": "closed",
+            })),
+            // A person resolves it, and the phase is done again.
+            Some(step) if step.step == "pull" && step.detail.contains("conflict") => {
+                WorkResult::answer(json!({
+                    "findings": [step.detail], "reason": step.detail, "steps": steps,
+                    "summary": "others have changed the same", "verdict": "conflict",
+                }))
+            }
+            Some(step) => {
+                WorkResult::failed("critical_failure", format!("{}: {}", step.step, step.detail))
+            }
+        }
+    }
+}
+
+fn cell_words(binary: &str, project: &Path, workspace: &Path, run: &str) -> Vec<String> {
+    let project_text = project.display().to_string();
+    let mut words: Vec<String> =
+        [binary, "-C", &project_text, "cell", "--session", run].map(str::to_owned).to_vec();
+    let root: Option<PathBuf> = project.canonicalize().ok();
+    if root.as_deref() != Some(workspace) {
+        words.extend(["--workspace".to_owned(), workspace.display().to_string()]);
+    }
+    words
+}
+
+fn item_of(note: &CoreNote) -> Option<String> {
+    match note {
+        CoreNote::Delivered { item, .. } => Some(item.clone()).filter(|item| !item.is_empty()),
+        _ => None,
+    }
+}
+
+fn run_id(run: &Run) -> String {
+    run.started.as_ref().map(|started| started.run_id.clone()).unwrap_or_default()
+}
+
+/// The task of a run in words.
+fn task_of(run: &Run) -> String {
+    let task = run.started.as_ref().map(|started| &started.task);
+    let text = task.and_then(|task| task.get("task")?.as_str().map(str::to_owned));
+    text.or_else(|| task.map(Value::to_string)).unwrap_or_default()
+}
