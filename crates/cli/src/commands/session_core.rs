@@ -41,18 +41,18 @@ pub fn settings(config: &Config) -> CoreSettings {
 }
 
 /// The sessions that a client ended while something was missing, newest first.
-pub fn unclosed(store: &Arc<dyn Store>, but: Option<TraceId>) -> Vec<(String, Vec<String>)> {
-    let runs = Runs::new(Arc::clone(store));
+pub fn unclosed(runs: &Runs, but: Option<TraceId>) -> Vec<(String, Vec<String>)> {
+    let store = runs.store();
     let filter = RunFilter { open_only: true, state: None, limit: SESSIONS_MAX };
     let mut found = Vec::new();
     for one in runs.list(&filter).unwrap_or_default() {
         let run = one.trace.head.trace_id;
-        let is_session = RunSummary::read(store.as_ref(), &one.trace.head)
+        let is_session = RunSummary::read(store, &one.trace.head)
             .is_ok_and(|summary| summary.client.is_some());
         if Some(run) == but || !is_session {
             continue;
         }
-        let last = notes(store.as_ref(), run).unwrap_or_default().into_iter().rev().find_map(
+        let last = notes(store, run).unwrap_or_default().into_iter().rev().find_map(
             |(_, note)| match note {
                 SessionNote::Core(CoreNote::Unclosed { missing }) => Some(Some(missing)),
                 // It goes on.
@@ -73,19 +73,19 @@ pub fn unclosed(store: &Arc<dyn Store>, but: Option<TraceId>) -> Vec<(String, Ve
 }
 
 /// The sessions that are blocked, with the reasons.
-pub fn blocked(store: &Arc<dyn Store>, config: &Config) -> Vec<(String, String)> {
-    let runs = Runs::new(Arc::clone(store));
+pub fn blocked(runs: &Runs, config: &Config) -> Vec<(String, String)> {
+    let store = runs.store();
     let filter = RunFilter { open_only: true, state: None, limit: SESSIONS_MAX };
     let mut found = Vec::new();
     for one in runs.list(&filter).unwrap_or_default() {
         let run = one.trace.head.trace_id;
-        let is_session = RunSummary::read(store.as_ref(), &one.trace.head)
+        let is_session = RunSummary::read(store, &one.trace.head)
             .is_ok_and(|summary| summary.client.is_some());
         if !is_session {
             continue;
         }
         let progress =
-            CoreProgress::fold(store.as_ref(), run, one.trace.head.entry_digest, &settings(config));
+            CoreProgress::fold(store, run, one.trace.head.entry_digest, &settings(config));
         if let Ok(progress) = progress
             && let Some(block) = progress.state.blocked
         {

@@ -11,11 +11,12 @@ use windlass_runtime::{Clock as _, SystemClock, grants_of_everything};
 use windlass_views::RunSummary;
 
 use crate::args::Status;
-use crate::commands::{metrics, transcript};
+use crate::commands::{metrics, session_core, transcript};
 use crate::failure::{CommandResult, Failure, exit_of};
 use crate::installed;
 use crate::output::{Output, Style, sanitize};
 use crate::project::Project;
+use crate::session_loop;
 
 /// Shows one run, or the runs of the project.
 pub fn run(project: &Project, options: &Status, output: &Output) -> CommandResult {
@@ -84,6 +85,7 @@ pub fn run(project: &Project, options: &Status, output: &Output) -> CommandResul
     if code != 0 {
         output.note("run `windlass verify` for details");
     }
+    tell_core(project, &runs, output)?;
     for problem in installed::problems(project) {
         let word = output.paint_note("warning:", Style::Bad);
         output.note(&format!("{word} {problem}"));
@@ -101,6 +103,22 @@ fn tell_open_glass(runs: &Runs, output: &Output) -> Result<(), Failure> {
             sanitize(&decided.by.name),
             sanitize(&decided.reason)
         ));
+    }
+    Ok(())
+}
+
+/// Says which sessions of the core loop are blocked, and which were not closed.
+fn tell_core(project: &Project, runs: &Runs, output: &Output) -> Result<(), Failure> {
+    if !session_loop::is_core(project.state()?)? {
+        return Ok(());
+    }
+    for (name, reason) in session_core::blocked(runs, &project.settings()?) {
+        let word = output.paint_note("blocked:", Style::Bad);
+        output.note(&format!("{word} {name}: {}; see `windlass session clear-block`", sanitize(&reason)));
+    }
+    for (name, missing) in session_core::unclosed(runs, None) {
+        let word = output.paint_note("not closed:", Style::Bad);
+        output.note(&format!("{word} {name}: {}", sanitize(&missing.join("; "))));
     }
     Ok(())
 }

@@ -70,8 +70,9 @@ impl SessionFiles<'_> {
             subagents,
             workflows_used: state.workflows.clone(),
         });
-        if let Some((reflection, _)) = &state.reflection {
-            own.framework_reflections = Some(vec![serde_json::Value::from(reflection.as_str())]);
+        if let Some((reflection, outcome)) = &state.reflection {
+            let value = serde_json::json!({ "outcome": outcome, "text": reflection });
+            own.framework_reflections = Some(vec![value]);
         }
         let before = self.insights_path().and_then(|path| std::fs::read(path).ok());
         let before = before.and_then(|bytes| Insights::read(&bytes).ok());

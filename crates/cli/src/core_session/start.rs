@@ -2,7 +2,9 @@
 
 use std::io::Write as _;
 use std::path::Path;
+use std::sync::Arc;
 
+use windlass_journal::Runs;
 use windlass_kernel::run::RunName;
 use windlass_sessions::core::{CoreProgress, CoreState, PlanState, SessionFacts};
 use windlass_work::Tracker;
@@ -81,7 +83,7 @@ pub fn context(
 
 /// The sessions of this folder that were not closed.
 fn unclosed(core: &ProjectCore<'_>, facts: &SessionFacts<'_>) -> String {
-    let found = crate::commands::session_core::unclosed(core.store, Some(facts.run));
+    let found = crate::commands::session_core::unclosed(&Runs::new(Arc::clone(core.store)), Some(facts.run));
     let lines = found.iter().map(|(run, missing)| format!("- {run}: {}", missing.join("; ")));
     lines.collect::<Vec<_>>().join("\n")
 }
