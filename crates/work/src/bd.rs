@@ -71,12 +71,6 @@ impl Bd {
         sort(&mut items);
         Ok(items)
     }
-
-    /// The item after a change, with its links, which answers to changes do not have.
-    fn after(&self, id: &str, changed: Result<Printed, WorkError>) -> Result<Item, WorkError> {
-        changed.map_err(|error| name(error, id))?;
-        self.show(id)
-    }
 }
 
 /// The most urgent and then the oldest first.
@@ -217,7 +211,13 @@ impl Tracker for Bd {
         ]);
         let mut command = vec!["update", id];
         command.extend(options.iter().map(String::as_str));
-        self.after(id, self.program.json(&command, Effect::Writes))
+        let changed =
+            self.program.json(&command, Effect::Writes).map_err(|error| name(error, id))?;
+        if changed.value.is_none() {
+            return Err(name(unprinted("update", &changed), id));
+        }
+        // The answer does not have the links.
+        self.show(id)
     }
 
     fn close(&self, id: &str, reason: &str) -> Result<Item, WorkError> {
@@ -225,11 +225,12 @@ impl Tracker for Bd {
         limits::check_reason(reason)?;
         let reason = format!("--reason={reason}");
         let closed = self.program.json(&["close", id, &reason], Effect::Writes);
-        let item = self.after(id, closed)?;
+        let closed = closed.map_err(|error| name(error, id))?;
+        let item = self.show(id)?;
         if item.status == Status::Closed {
             return Ok(item);
         }
-        Err(WorkError::unavailable(format!("`bd close` left `{id}` {}", item.status)))
+        Err(name(unprinted("close", &closed), id))
     }
 
     fn link(&self, from: &str, to: &str, kind: LinkKind) -> Result<(), WorkError> {

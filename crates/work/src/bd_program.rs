@@ -141,7 +141,7 @@ fn first_line(text: &str) -> Option<String> {
 /// again.
 pub fn explain(message: &str) -> WorkError {
     const NOT_FOUND: [&str; 3] = ["no issue found", "issue not found", "no issues found matching"];
-    const INVALID: [&str; 9] = [
+    const INVALID: [&str; 10] = [
         "cycle",
         "circular",
         "invalid",
@@ -150,6 +150,7 @@ pub fn explain(message: &str) -> WorkError {
         "validation",
         "must be",
         "cannot close",
+        "cannot add",
         "required",
     ];
     let lower = message.to_lowercase();

@@ -159,6 +159,22 @@ fn what_is_not_there_is_not_found() {
 }
 
 #[test]
+fn a_change_that_was_not_made_is_no_success() {
+    let show =
+        r#"if [ "$1" = show ]; then echo '[{"id":"bd-7","title":"t","status":"open"}]'; exit; fi"#;
+    let silent = fake(&format!("{show}\necho 'Error updating bd-7: database is locked' >&2"));
+    let change = Change { priority: Some(1), ..Change::default() };
+    let reason = "Error updating bd-7: database is locked".to_owned();
+    let locked = WorkError::Unavailable { reason };
+    assert_eq!(silent.bd.update("bd-7", &change), Err(locked.clone()));
+    assert_eq!(silent.bd.close("bd-7", "done"), Err(locked));
+    let blocked =
+        fake(&format!("{show}\necho 'cannot close bd-7: blocked by open issues' >&2; exit 1"));
+    let error = blocked.bd.close("bd-7", "done").unwrap_err();
+    assert!(matches!(error, WorkError::Invalid { .. }), "{error:?}");
+}
+
+#[test]
 fn sync_uses_what_the_version_has() {
     let old = fake("echo 'Exporting...'; echo; echo '✓ Sync complete'");
     assert_eq!(old.bd.sync().unwrap(), "✓ Sync complete");
