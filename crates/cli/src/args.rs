@@ -34,7 +34,7 @@ pub use runs::{
 pub use seal::{Anchor, Keys, Verify};
 pub use session::{AllowAll, ClearBlock, Rewind, SessionCommand, StepArg};
 pub use state::{Init, StateCommand, StateRemove, StoreCommand, Trust};
-pub use work::{CreateWork, ListWork, MemoryCommand, UpdateWork, WorkCommand};
+pub use work::{CreateWork, ListWork, MemoryCommand, UpdateWork, WorkCommand, WorkSession};
 pub use workflow::WorkflowCommand;
 
 /// The heading of the options that every command has.

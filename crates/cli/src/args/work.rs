@@ -3,6 +3,8 @@
 use clap::{Args, Subcommand};
 use windlass_work::{Kind, LinkKind, Status};
 
+use super::ClearBlock;
+
 /// The end of the help of `work`.
 pub const WORK_HELP: &str = "The tracker is `bd` where it is installed and the project uses it, else a file in the \
     state folder; `[work]` in .windlass/config.toml says which.\n\nExamples:\n  windlass work create \"Fix the \
@@ -51,6 +53,16 @@ pub enum WorkCommand {
     },
     /// Exchange items with where others have them.
     Sync,
+    /// Sessions of the core loop.
+    #[command(subcommand)]
+    Session(WorkSession),
+}
+
+/// Subcommands of `work session`.
+#[derive(Debug, Subcommand)]
+pub enum WorkSession {
+    /// Let a session go on that an audit has stopped; the same as `windlass session clear-block`.
+    ClearBlock(ClearBlock),
 }
 
 /// Options of `work list`.

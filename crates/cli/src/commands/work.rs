@@ -4,8 +4,8 @@ use serde_json::json;
 use windlass_kernel::Code;
 use windlass_work::{Change, DESCRIPTION_BYTES_MAX, Item, NewItem, Status, Tracker};
 
-use crate::args::{CreateWork, ListWork, UpdateWork, WorkCommand};
-use crate::commands::text_or_input;
+use crate::args::{CreateWork, ListWork, UpdateWork, WorkCommand, WorkSession};
+use crate::commands::{session_core, text_or_input};
 use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, Style, sanitize};
 use crate::project::Project;
@@ -18,6 +18,9 @@ const NAME_VARIABLES: [&str; 4] = ["BD_ACTOR", "BEADS_ACTOR", "USER", "LOGNAME"]
 pub fn run(project: &Project, command: &WorkCommand, output: &Output) -> CommandResult {
     let tracker = tracker(project, &project.settings()?)?;
     match command {
+        WorkCommand::Session(WorkSession::ClearBlock(options)) => {
+            session_core::clear_block(project, options, output)
+        }
         WorkCommand::List(options) => list(&*tracker, options, output),
         WorkCommand::Show { id } => show(&tracker.show(id)?, output),
         WorkCommand::Create(options) => {

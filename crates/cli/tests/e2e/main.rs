@@ -13,6 +13,7 @@ mod call_tools;
 mod canon;
 mod codes;
 mod config;
+mod core_session;
 mod damage;
 mod decide;
 mod disk;
