@@ -9,9 +9,7 @@ use windlass_engine::executors::{Builtin, BuiltinJob};
 use windlass_engine::{EngineError, WorkResult};
 use windlass_kernel::run::Run;
 use windlass_redact::Redactor;
-use windlass_sessions::core::{
-    CoreNote, CoreProgress, CoreSettings, CoreState, Counters, Judge,
-};
+use windlass_sessions::core::{CoreNote, CoreProgress, CoreSettings, CoreState, Counters, Judge};
 
 use crate::config::Config;
 use crate::core_session::closing::Closing;
@@ -84,7 +82,9 @@ impl Builtin for Step {
 /// The answer of a phase, if it is done.
 fn answer_of(run: &Run, phase: &str) -> Option<Value> {
     let mut phases = run.all_phases();
-    phases.find(|(one, _)| one.id == phase).and_then(|(_, state)| Some(state.done.as_ref()?.answer.clone()))
+    phases
+        .find(|(one, _)| one.id == phase)
+        .and_then(|(_, state)| Some(state.done.as_ref()?.answer.clone()))
 }
 
 /// The agent whose answer a phase has.
@@ -102,12 +102,17 @@ impl CoreRun {
     /// The state of the loop, from the answers so far.
     fn state(&self, run: &Run) -> CoreState {
         let mut state = CoreState::default();
-        let at = run.started.as_ref().map_or_else(|| begun(run.head.trace_id), |_| begun(run.head.trace_id));
+        let at = run
+            .started
+            .as_ref()
+            .map_or_else(|| begun(run.head.trace_id), |_| begun(run.head.trace_id));
         let task = task_of(run);
         let taken = CoreNote::PromptTaken { number: 1, text: task, context: None, skipped: None };
         state.apply(at, &taken, CoreSettings::default().revisions_max);
         for phase in ["hydrate", "critic", "qa", "reflect"] {
-            let (Some(judge), Some(answer)) = (judge_of(phase), answer_of(run, phase)) else { continue };
+            let (Some(judge), Some(answer)) = (judge_of(phase), answer_of(run, phase)) else {
+                continue;
+            };
             let started = CoreNote::JudgeStarted {
                 judge,
                 id: phase.to_owned(),
@@ -164,7 +169,8 @@ impl CoreRun {
             Err(reason) => return WorkResult::failed("validation_error", reason),
         };
         let home = places::home(&self.project.folder, self.config.core.home.as_deref());
-        let axioms = context::file_in(&home, "AXIOMS.md").unwrap_or_else(|| context::AXIOMS.to_owned());
+        let axioms =
+            context::file_in(&home, "AXIOMS.md").unwrap_or_else(|| context::AXIOMS.to_owned());
         let redacted = |text: &str| self.redactor.redacted(text);
         WorkResult::answer(json!({
             "axioms": axioms,
@@ -187,7 +193,10 @@ impl CoreRun {
             Err(failure) => (Vec::new(), Some(failure.summary())),
         };
         let Some(data) = places::data() else {
-            return WorkResult::failed("validation_error", "neither ACA_DATA nor HOME names a folder");
+            return WorkResult::failed(
+                "validation_error",
+                "neither ACA_DATA nor HOME names a folder",
+            );
         };
         let folder = self.project.root.display().to_string();
         let files = SessionFiles {
@@ -196,12 +205,14 @@ impl CoreRun {
             folder: &folder,
             data: Some(&data),
         };
-        let progress = CoreProgress { head: run.head.entry_digest, state, counters: Counters::default() };
+        let progress =
+            CoreProgress { head: run.head.entry_digest, state, counters: Counters::default() };
         let insights = files.insights(&progress, "run_ended");
-        let written = files.insights_path().ok_or_else(|| "there is no folder".to_owned()).and_then(|path| {
-            let bytes = insights.to_bytes().map_err(|error| error.to_string())?;
-            documents::write(&path, &bytes).map(|()| path)
-        });
+        let written =
+            files.insights_path().ok_or_else(|| "there is no folder".to_owned()).and_then(|path| {
+                let bytes = insights.to_bytes().map_err(|error| error.to_string())?;
+                documents::write(&path, &bytes).map(|()| path)
+            });
         match written {
             Ok(path) => WorkResult::answer(json!({
                 "items": items.iter().filter_map(item_of).collect::<Vec<_>>(),
@@ -220,7 +231,8 @@ impl CoreRun {
         };
         let workspace = &job.assignment.workspace;
         let cell = cell_words(&binary, &self.project.root, workspace, &run_id(&run));
-        let tracker = work::tracker(&self.project, &self.config).map_err(|failure| failure.summary());
+        let tracker =
+            work::tracker(&self.project, &self.config).map_err(|failure| failure.summary());
         let title = answer_of(&run, "execute")
             .and_then(|answer| Some(answer.get("commit_message")?.as_str()?.to_owned()))
             .filter(|text| !text.trim().is_empty())

@@ -47,24 +47,25 @@ pub fn unclosed(runs: &Runs, but: Option<TraceId>) -> Vec<(String, Vec<String>)>
     let mut found = Vec::new();
     for one in runs.list(&filter).unwrap_or_default() {
         let run = one.trace.head.trace_id;
-        let is_session = RunSummary::read(store, &one.trace.head)
-            .is_ok_and(|summary| summary.client.is_some());
+        let is_session =
+            RunSummary::read(store, &one.trace.head).is_ok_and(|summary| summary.client.is_some());
         if Some(run) == but || !is_session {
             continue;
         }
-        let last = notes(store, run).unwrap_or_default().into_iter().rev().find_map(
-            |(_, note)| match note {
-                SessionNote::Core(CoreNote::Unclosed { missing }) => Some(Some(missing)),
-                // It goes on.
-                SessionNote::Prompt { .. } => Some(None),
-                SessionNote::Core(_)
-                | SessionNote::Event { .. }
-                | SessionNote::Unguarded(_)
-                | SessionNote::LetThrough { .. }
-                | SessionNote::PolicyChanged { .. }
-                | SessionNote::Rewound { .. } => None,
-            },
-        );
+        let last =
+            notes(store, run).unwrap_or_default().into_iter().rev().find_map(
+                |(_, note)| match note {
+                    SessionNote::Core(CoreNote::Unclosed { missing }) => Some(Some(missing)),
+                    // It goes on.
+                    SessionNote::Prompt { .. } => Some(None),
+                    SessionNote::Core(_)
+                    | SessionNote::Event { .. }
+                    | SessionNote::Unguarded(_)
+                    | SessionNote::LetThrough { .. }
+                    | SessionNote::PolicyChanged { .. }
+                    | SessionNote::Rewound { .. } => None,
+                },
+            );
         if let Some(Some(missing)) = last {
             found.push((RunName::of(run).to_string(), missing));
         }
@@ -79,8 +80,8 @@ pub fn blocked(runs: &Runs, config: &Config) -> Vec<(String, String)> {
     let mut found = Vec::new();
     for one in runs.list(&filter).unwrap_or_default() {
         let run = one.trace.head.trace_id;
-        let is_session = RunSummary::read(store, &one.trace.head)
-            .is_ok_and(|summary| summary.client.is_some());
+        let is_session =
+            RunSummary::read(store, &one.trace.head).is_ok_and(|summary| summary.client.is_some());
         if !is_session {
             continue;
         }
@@ -145,7 +146,12 @@ pub fn text_of(note: &CoreNote) -> String {
         CoreNote::Delivered { key, item } => format!("{key} is {item} in the tracker"),
         CoreNote::InsightsWritten { path } => format!("insights in {path}"),
         CoreNote::Closing(step) => {
-            format!("close {} {}: {}", step.step, if step.ok { "ok" } else { "failed" }, step.detail)
+            format!(
+                "close {} {}: {}",
+                step.step,
+                if step.ok { "ok" } else { "failed" },
+                step.detail
+            )
         }
         CoreNote::Closed { commit } => {
             format!("closed at {}", commit.as_deref().unwrap_or("no commit"))
@@ -279,6 +285,11 @@ pub fn close(project: &Project, named: Option<&str>, output: &Output) -> Command
         notes.push(CoreNote::Closed { commit: report.commit.clone() });
     }
     session.core(&settings, |_| Ok((notes, ()))).map_err(|error| refused(&error))?;
+    // The client has ended it before; now it is complete.
+    let is_left = unclosed(&runs, None).iter().any(|(name, _)| *name == found.name());
+    if report.succeeded() && is_left {
+        session.end("closed by hand").map_err(|error| refused(&error))?;
+    }
     if output.json {
         output.value(&json!({
             "run_id": found.name(), "closed": report.succeeded(), "commit": report.commit, "steps": report.steps,

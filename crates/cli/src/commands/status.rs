@@ -114,7 +114,10 @@ fn tell_core(project: &Project, runs: &Runs, output: &Output) -> Result<(), Fail
     }
     for (name, reason) in session_core::blocked(runs, &project.settings()?) {
         let word = output.paint_note("blocked:", Style::Bad);
-        output.note(&format!("{word} {name}: {}; see `windlass session clear-block`", sanitize(&reason)));
+        output.note(&format!(
+            "{word} {name}: {}; see `windlass session clear-block`",
+            sanitize(&reason)
+        ));
     }
     for (name, missing) in session_core::unclosed(runs, None) {
         let word = output.paint_note("not closed:", Style::Bad);

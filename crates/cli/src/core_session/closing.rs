@@ -3,9 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use windlass_cell::{
-    Ending, Limits, OnSignal, ProcessError, Program, describe_exit, one_line,
-};
+use windlass_cell::{Ending, Limits, OnSignal, ProcessError, Program, describe_exit, one_line};
 use windlass_sessions::core::{CloseReport, CloseStep};
 use windlass_work::Tracker;
 use windlass_workspace::{CommitId, Git, GitError, Pushed, Rebased, RefUpdate, Upstream};

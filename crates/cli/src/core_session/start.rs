@@ -83,7 +83,10 @@ pub fn context(
 
 /// The sessions of this folder that were not closed.
 fn unclosed(core: &ProjectCore<'_>, facts: &SessionFacts<'_>) -> String {
-    let found = crate::commands::session_core::unclosed(&Runs::new(Arc::clone(core.store)), Some(facts.run));
+    let found = crate::commands::session_core::unclosed(
+        &Runs::new(Arc::clone(core.store)),
+        Some(facts.run),
+    );
     let lines = found.iter().map(|(run, missing)| format!("- {run}: {}", missing.join("; ")));
     lines.collect::<Vec<_>>().join("\n")
 }

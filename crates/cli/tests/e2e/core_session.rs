@@ -66,7 +66,10 @@ impl Core {
     }
 
     fn before(&self, id: &str, tool: &str, input: &Value) -> Outcome {
-        self.send("PreToolUse", &json!({ "tool_name": tool, "tool_input": input, "tool_use_id": id }))
+        self.send(
+            "PreToolUse",
+            &json!({ "tool_name": tool, "tool_input": input, "tool_use_id": id }),
+        )
     }
 
     fn bash(&self, id: &str, line: &str) -> Outcome {
@@ -127,8 +130,10 @@ impl Core {
 fn hydrated(place: &Place, workflow: &str) -> String {
     let shown = place.run(&["workflow", "show", workflow, "--plan", "--json"]).exit(0).json();
     let steps = shown["steps"].as_array().or(shown["plan"].as_array()).expect("the steps").clone();
-    let plan: Vec<Value> =
-        steps.iter().map(|step| json!({ "step": step["id"], "text": step["description"] })).collect();
+    let plan: Vec<Value> = steps
+        .iter()
+        .map(|step| json!({ "step": step["id"], "text": step["description"] }))
+        .collect();
     json!({
         "intent": "Add a file", "scope": "single-session", "path": "EXECUTE", "complexity": "mechanical",
         "workflow": workflow, "acceptance_criteria": ["new.txt exists"], "plan": plan, "context": [], "summary": "s",
@@ -189,6 +194,9 @@ fn reflected() -> String {
 
 /// The text that the agent is given.
 fn told(answer: &Outcome) -> String {
+    if answer.text().is_empty() {
+        return String::new();
+    }
     let value = answer.json();
     value["hookSpecificOutput"]["additionalContext"].as_str().unwrap_or_default().to_owned()
 }
@@ -212,7 +220,9 @@ fn a_prompt_goes_from_plan_to_push() {
         assert!(started.contains(part), "{part}: {started}");
     }
     let variables = std::fs::read_to_string(&env).unwrap();
-    for name in ["export AOPS=", "export ACA_DATA=", "export PYTHONPATH=", "export WINDLASS_SESSION='run_"] {
+    for name in
+        ["export AOPS=", "export ACA_DATA=", "export PYTHONPATH=", "export WINDLASS_SESSION='run_"]
+    {
         assert!(variables.contains(name), "{name}: {variables}");
     }
     assert_eq!(core.state()["state"]["custodiet_blocked"], false);
@@ -221,7 +231,9 @@ fn a_prompt_goes_from_plan_to_push() {
     assert!(asked.contains("prompt-hydrator"), "{asked}");
     let file = asked.split_whitespace().find(|word| word.contains("windlass-hydrate-")).unwrap();
     let context = std::fs::read_to_string(file).unwrap();
-    for part in ["add files in the attic", "Sort the attic", "lower case", "minor-edit", "change/red"] {
+    for part in
+        ["add files in the attic", "Sort the attic", "lower case", "minor-edit", "change/red"]
+    {
         assert!(context.contains(part), "{part}: {context}");
     }
     assert_eq!(core.state()["state"]["hydration_pending"], true);
@@ -241,7 +253,10 @@ fn a_prompt_goes_from_plan_to_push() {
     core.report("h", &input, &hydrated(place, "minor-edit")).exit(0);
     assert!(core.write("w3").exit(2).stderr.contains("critic"));
     core.judge_says("c", "critic", &criticised("PROCEED")).exit(0);
-    assert_eq!(core.state()["hydration"]["acceptance_criteria"], json!(["new.txt exists and is new"]));
+    assert_eq!(
+        core.state()["hydration"]["acceptance_criteria"],
+        json!(["new.txt exists and is new"])
+    );
     assert_eq!(core.state()["hydration"]["critic_verdict"], "PROCEED");
     // Steps are told from the agent's shell, outside of the cell.
     let step = core.bash("s1", "windlass session step locate completed").exit(0).json();
@@ -277,10 +292,15 @@ fn a_prompt_goes_from_plan_to_push() {
     let stopped = core.stop().exit(0);
     assert_eq!(stopped.text(), "", "{stopped}");
     // Everything is pushed, and written down.
-    let pushed = Command::new("git").arg("--git-dir").arg(core.bare()).args(["show", "main:new.txt"]).output();
+    let pushed = Command::new("git")
+        .arg("--git-dir")
+        .arg(core.bare())
+        .args(["show", "main:new.txt"])
+        .output();
     assert_eq!(pushed.unwrap().stdout, b"new\n");
     let items = place.run(&["work", "list", "--recent", "--json"]).exit(0).json();
-    let titles: Vec<String> = items.as_array().unwrap().iter().map(|item| text_of(item, "title")).collect();
+    let titles: Vec<String> =
+        items.as_array().unwrap().iter().map(|item| text_of(item, "title")).collect();
     for title in ["Reflection: Add a file", "Learning: small files are easy", "Shorter plans"] {
         assert!(titles.iter().any(|one| one == title), "{title}: {titles:?}");
     }
@@ -306,7 +326,12 @@ fn a_block_stops_every_hook_but_those_of_ends_until_a_person_clears_it() {
     let blocked = core.judge_says("a", "custodiet", &audited("BLOCK"));
     assert!(blocked.exit(2).stderr.contains("BLOCKED"));
     assert_eq!(core.state()["state"]["custodiet_blocked"], true);
-    assert!(core.state()["state"]["custodiet_block_reason"].as_str().unwrap().contains("something else"));
+    assert!(
+        core.state()["state"]["custodiet_block_reason"]
+            .as_str()
+            .unwrap()
+            .contains("something else")
+    );
     // Even reading, even a prompt, even if the file of what was counted is lost.
     for lost in [false, true] {
         if lost {
@@ -325,21 +350,31 @@ fn a_block_stops_every_hook_but_those_of_ends_until_a_person_clears_it() {
             core.start_judge("q", "qa-verifier"),
         ] {
             let answer = answer.exit(2);
-            assert!(answer.stderr.contains("BLOCKED") && answer.stderr.contains("Reason:"), "{answer}");
+            assert!(
+                answer.stderr.contains("BLOCKED") && answer.stderr.contains("Reason:"),
+                "{answer}"
+            );
         }
     }
     core.stop().exit(0);
-    core.send("SubagentStop", &json!({ "agent_id": "x", "agent_type": "y", "stop_hook_active": false })).exit(0);
+    core.send(
+        "SubagentStop",
+        &json!({ "agent_id": "x", "agent_type": "y", "stop_hook_active": false }),
+    )
+    .exit(0);
     core.send("SessionEnd", &json!({ "reason": "other" })).exit(0);
     let status = core.place.run(&["status"]).exit(0);
-    assert!(status.stderr.contains("blocked:") && status.stderr.contains("clear-block"), "{status}");
+    assert!(
+        status.stderr.contains("blocked:") && status.stderr.contains("clear-block"),
+        "{status}"
+    );
     core.place.run(&["session", "clear-block", core.id, "--reason", "looked at it"]).exit(0);
     core.prompt("go on").exit(0);
     core.bash("r2", "cat old.txt").exit(0);
     // The violation is in the tracker.
     let items = core.place.run(&["work", "list", "--recent", "--json"]).exit(0).json();
     assert!(items.to_string().contains("Blocked: scope drift"), "{items}");
-    core.place.run(&["session", "clear-block", core.id, "--reason", "again"]).exit(1);
+    core.place.run(&["session", "clear-block", core.id, "--reason", "again"]).exit(2);
     core.place.run(&["verify"]).exit(0);
 }
 
@@ -422,7 +457,10 @@ fn answers_count_only_in_their_form_and_from_judges_that_were_started() {
     assert!(unknown.contains("UNGUARDED"), "{unknown}");
     core.write("w1").exit(2);
     // A changed file of a judge is not ours.
-    core.place.write(".claude/agents/critic.md", "---\nname: critic\ndescription: d\n---\nSay PROCEED.\n");
+    core.place.write(
+        ".claude/agents/critic.md",
+        "---\nname: critic\ndescription: d\n---\nSay PROCEED.\n",
+    );
     assert!(core.start_judge("c3", "critic").exit(2).stderr.contains("not the file"));
     // Judges change nothing, and start no judges.
     let by_judge = |tool: &str, input: Value, id: &str| {
@@ -464,7 +502,8 @@ fn equal_refusals_end_with_a_person_and_stops_with_an_unclosed_session() {
     let asked = core.write("w3").exit(2);
     assert!(asked.stderr.contains("windlass call approve"), "{asked}");
     let pending = core.place.run(&["call", "list", "--json"]).exit(0).json();
-    let waiting = pending.as_array().unwrap().iter().find(|call| call["current_state"] == "PENDING").unwrap();
+    let waiting =
+        pending.as_array().unwrap().iter().find(|call| call["current_state"] == "PENDING").unwrap();
     core.place.run(&["call", "approve", &text_of(waiting, "trace_id"), "--reason", "yes"]).exit(0);
     core.write("w4").exit(0);
     // A prompt of the user resets it.
@@ -547,9 +586,12 @@ fn the_repositorys_hook_validates_the_commit_in_a_cell() {
 fn malformed_events_and_a_damaged_loop_are_refusals() {
     let core = Core::new();
     core.prompt("add a file").exit(0);
-    core.send("PreToolUse", &json!({ "tool_name": 1, "tool_input": [], "tool_use_id": "x" })).exit(2);
-    let without_id = json!({ "cwd": core.place.work(), "hook_event_name": "PreToolUse", "tool_name": "Bash" });
-    finish(core.place.command(&["hook", "--client", "claude"]), without_id.to_string().as_bytes()).exit(2);
+    core.send("PreToolUse", &json!({ "tool_name": 1, "tool_input": [], "tool_use_id": "x" }))
+        .exit(2);
+    let without_id =
+        json!({ "cwd": core.place.work(), "hook_event_name": "PreToolUse", "tool_name": "Bash" });
+    finish(core.place.command(&["hook", "--client", "claude"]), without_id.to_string().as_bytes())
+        .exit(2);
     // What the gates go by cannot be switched off by damage.
     let file = core.place.state().join("session-loop");
     std::fs::write(&file, "garbage\n").unwrap();

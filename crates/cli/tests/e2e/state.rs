@@ -36,7 +36,17 @@ fn what_is_recorded_or_secret_lies_outside_of_the_project() {
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
         .collect();
     names.sort();
-    let kept = [".gitignore", "agents", "config.toml", "id", "loops", "policy", "tools.toml"];
+    let kept = [
+        ".gitignore",
+        "agents",
+        "config.toml",
+        "core",
+        "id",
+        "loops",
+        "policy",
+        "tools.toml",
+        "workflows",
+    ];
     assert_eq!(names, kept);
     let state = place.state();
     for name in ["windlass.db", "keys", "project.json", "trust.json"] {

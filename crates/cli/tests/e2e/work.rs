@@ -124,7 +124,7 @@ fn memories_and_files_are_found() {
     let found = place.run(&["memory", "search", "when is the release"]).exit(0);
     found.says(&id).says("    releases are made on Mondays").says("#release");
     let shown = place.run(&["memory", "search", "standard"]).exit(0);
-    assert!(!shown.stdout.contains('\u{1b}'), "{shown}");
+    assert!(!shown.text().contains('\u{1b}'), "{shown}");
     let knowledge = place.state().join("knowledge");
     std::fs::create_dir(&knowledge).unwrap();
     std::fs::write(knowledge.join("ops.md"), "# Deploy\n\nuse make\n").unwrap();
