@@ -32,25 +32,30 @@ fn names(gates: &BTreeSet<Gate>) -> Vec<&'static str> {
     gates.iter().map(|gate| gate.as_str()).collect()
 }
 
-/// What lists and pages have in common.
-fn value(file: &WorkflowFile, origin: Origin) -> Value {
-    json!({
-        "id": file.id, "title": file.title, "category": file.category.as_str(),
-        "gates": names(&file.gates), "dependencies": file.dependencies, "digest": file.digest,
-        "origin": origin.as_str(),
-    })
+/// What lists and pages have in common, and the members in which they differ.
+fn value<const N: usize>(
+    file: &WorkflowFile,
+    origin: Origin,
+    more: [(&'static str, Value); N],
+) -> serde_json::Map<String, Value> {
+    let common = [
+        ("id", json!(file.id)),
+        ("title", json!(file.title)),
+        ("category", json!(file.category.as_str())),
+        ("gates", json!(names(&file.gates))),
+        ("dependencies", json!(file.dependencies)),
+        ("digest", json!(file.digest)),
+        ("origin", json!(origin.as_str())),
+    ];
+    common.into_iter().chain(more).map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 fn list(workflows: &Workflows, origin: Origin, output: &Output) -> CommandResult {
     let files = workflows.files();
     if output.json {
-        let values: Vec<Value> = files
+        let values: Vec<_> = files
             .values()
-            .map(|file| {
-                let mut value = value(file, origin);
-                value["steps"] = json!(file.steps.len());
-                value
-            })
+            .map(|file| value(file, origin, [("steps", json!(file.steps.len()))]))
             .collect();
         output.value(&values)?;
         return Ok(0);
@@ -85,14 +90,14 @@ fn show(
             .hint("`windlass workflow list` lists the workflows"));
     };
     if output.json {
-        let mut value = value(file, origin);
-        value["all_gates"] = json!(names(&gates));
-        value["steps"] = steps.iter().map(step_value).collect();
-        value["body"] = json!(file.body);
+        let steps: Value = steps.iter().map(step_value).collect();
         if only_plan {
-            value = json!({ "id": file.id, "steps": value["steps"] });
+            output.value(&json!({ "id": file.id, "steps": steps }))?;
+        } else {
+            let gates = json!(names(&gates));
+            let more = [("all_gates", gates), ("steps", steps), ("body", json!(file.body))];
+            output.value(&value(file, origin, more))?;
         }
-        output.value(&value)?;
         return Ok(0);
     }
     if only_plan {
