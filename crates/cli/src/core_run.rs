@@ -129,6 +129,11 @@ impl CoreRun {
 
     fn read(&self, judge: Judge, id: &str, answer: &Value) -> Result<CoreNote, String> {
         let selected = |workflow: &str| workflows::selected(&self.files, workflow);
+        let mut answer = answer.clone();
+        // Clients of agents are asked for a summary with every answer.
+        if let (Judge::Critic | Judge::QaVerifier, Some(fields)) = (judge, answer.as_object_mut()) {
+            fields.remove("summary");
+        }
         answers::read(judge, id, &answer.to_string(), selected)
     }
 

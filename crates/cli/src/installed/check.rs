@@ -228,6 +228,7 @@ mod tests {
             before: None,
             installed: String::new(),
             trust: None,
+            whole: false,
         };
         let bytes = install(&record.content(&file).unwrap(), None).unwrap();
         std::fs::write(&path, &bytes).unwrap();
@@ -284,6 +285,7 @@ mod tests {
                     before: None,
                     installed: String::from_utf8(bytes).unwrap(),
                     trust: Some(trust),
+                    whole: false,
                 });
                 super::super::write(folder.path(), &record).unwrap();
             }

@@ -67,7 +67,7 @@ fn the_shipped_policy_is_good() {
         "workflows/spec-review.md",
         "workflows/tdd-cycle.md",
     ];
-    assert_eq!(hash["files"], json!(files));
+    assert_eq!(hash["files"], json!(files.as_slice()));
 }
 
 /// A name, a file, what stands in it, and what is said about it.

@@ -16,6 +16,7 @@ mod budgets;
 mod bundles;
 mod checkpoints;
 mod contract;
+mod core;
 mod decisions;
 mod demo;
 mod gates;

@@ -11,7 +11,7 @@ use super::event::Event;
 use super::event_order::{ends_idle_time, may_follow};
 use super::index::{Graph, Index};
 use super::payload::{Change, PhaseResult, Started, Usage, Vote, VoteDecision, WaitsFor};
-use super::plan::{BudgetedResource, Concurrency, Doer, RunOutcome, Trigger};
+use super::plan::{BudgetedResource, CheckTiming, Concurrency, Doer, RunOutcome, Trigger};
 use super::state::{
     AttemptStage, Commit, Ended, JudgedBy, PendingVerdict, PhaseState, PhaseStatus, RecordedNote,
     Resolution, Run, Waiting,
@@ -84,9 +84,16 @@ impl Run {
                     self.index.open.remove(invocation).ok_or("no such invocation is open")?;
                 self.add_usage(*usage);
                 self.change(position, |state| {
-                    state.open_invocation = None;
                     state.invoked = state.invoked.plus(*usage);
-                    if let Some(agent) = state.open_agent.take() {
+                    let audit = state.open_audit.take_if(|(number, _)| number == invocation);
+                    let agent = match audit {
+                        Some((_, agent)) => Some(agent),
+                        None => {
+                            state.open_invocation = None;
+                            state.open_agent.take()
+                        }
+                    };
+                    if let Some(agent) = agent {
                         let used = state.agents.entry(agent).or_default();
                         *used = used.plus(*usage);
                     }
@@ -261,19 +268,21 @@ impl Run {
     fn finish_work(&mut self, position: usize, usage: Usage) {
         let Some(state) = self.phases.get(position) else { return };
         let (invoked, open) = (state.invoked, state.open_invocation);
+        let audit = state.open_audit.as_ref().map(|(number, _)| *number);
         self.add_usage(Usage {
             cost_micros: usage.cost_micros.saturating_sub(invoked.cost_micros),
             input_tokens: usage.input_tokens.saturating_sub(invoked.input_tokens),
             output_tokens: usage.output_tokens.saturating_sub(invoked.output_tokens),
             // An open invocation ends with its work; its usage was not counted.
-            unaccounted: usage.unaccounted || open.is_some(),
+            unaccounted: usage.unaccounted || open.is_some() || audit.is_some(),
         });
-        if let Some(open) = open {
+        for open in open.into_iter().chain(audit) {
             self.index.open.remove(&open);
         }
         self.change(position, |state| {
             state.invoked = Usage::default();
             state.open_invocation = None;
+            state.open_audit = None;
             state.uncertain = false;
         });
     }
@@ -363,13 +372,22 @@ impl Run {
             return Err(format!("invocation {number} is not the next one"));
         }
         let open = self.phases.get(position).is_some_and(|state| state.open_invocation.is_some());
-        if open || !self.index.at_work.contains(&position) {
+        let audited = self.phases.get(position).is_some_and(|state| state.open_audit.is_some());
+        let is_audit = open && !audited && self.audits(position, agent);
+        if open && !is_audit || !self.index.at_work.contains(&position) {
             return Err(format!(
                 "phase `{phase}` has no work in progress, or another invocation is open"
             ));
         }
         self.invocations = number;
         self.index.open.insert(number, position);
+        if is_audit {
+            self.change(position, |state| {
+                state.open_audit = Some((number, agent.to_owned()));
+                state.agents.entry(agent.to_owned()).or_default();
+            });
+            return Ok(());
+        }
         self.change(position, |state| {
             state.open_invocation = Some(number);
             state.open_agent = Some(agent.to_owned());
@@ -377,6 +395,15 @@ impl Run {
             state.uncertain = false;
         });
         Ok(())
+    }
+
+    /// Whether an agent audits the work of a phase while it is done.
+    fn audits(&self, position: usize, agent: &str) -> bool {
+        let Some((phase, _)) = self.phase(position) else { return false };
+        phase.checks.iter().any(|check| {
+            matches!(check.at, CheckTiming::During { .. })
+                && matches!(&check.doer, Doer::Agent { agent: own, .. } if own == agent)
+        })
     }
 
     fn phase_done(&mut self, phase: &str, attempt: u32, done: &PhaseResult) -> Result<(), String> {

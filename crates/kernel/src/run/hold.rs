@@ -16,6 +16,7 @@ impl Run {
         for position in open.into_values() {
             self.change(position, |state| {
                 state.open_invocation = None;
+                state.open_audit = None;
                 state.invoked = Usage::default();
                 state.uncertain = true;
             });

@@ -123,6 +123,8 @@ pub struct PhaseState {
     pub agents: BTreeMap<String, Usage>,
     /// The agent or program of the open invocation.
     pub(super) open_agent: Option<String>,
+    /// The open invocation of an audit, made while the other one goes on, and its agent.
+    pub(super) open_audit: Option<(u64, String)>,
     /// Whether a gate or check sent the run to this intervention.
     pub(super) forced: bool,
     /// An intervention that must be settled first.
