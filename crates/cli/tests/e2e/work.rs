@@ -28,8 +28,8 @@ fn items_are_created_listed_changed_linked_and_closed() {
         &["Fix it", "--type", "bug", "--priority", "1", "--assignee", "ann", "--label", "cli"],
     );
     assert!(bug.starts_with("ws-"), "{bug}");
-    let task = create(&place, &["--description", "two\nlines", "--", "--help"]);
-    place.run(&["work", "list"]).exit(0).says(&bug).says("Fix it").says("--help");
+    let task = create(&place, &["Write the page", "--description", "two\nlines"]);
+    place.run(&["work", "list"]).exit(0).says(&bug).says("Fix it").says("Write the page");
     assert_eq!(ids(&json(&place, &["work", "list", "--open"])), [&bug, &task]);
     assert_eq!(ids(&json(&place, &["work", "list", "--limit", "1"])), [&bug]);
     assert_eq!(ids(&json(&place, &["work", "list", "--assignee", "ann"])), [&bug]);
@@ -124,7 +124,7 @@ fn memories_and_files_are_found() {
     let found = place.run(&["memory", "search", "when is the release"]).exit(0);
     found.says(&id).says("    releases are made on Mondays").says("#release");
     let shown = place.run(&["memory", "search", "standard"]).exit(0);
-    assert!(!shown.stdout.contains('\u{1b}'), "{shown}");
+    assert!(!shown.text().contains('\u{1b}'), "{shown}");
     let knowledge = place.state().join("knowledge");
     std::fs::create_dir(&knowledge).unwrap();
     std::fs::write(knowledge.join("ops.md"), "# Deploy\n\nuse make\n").unwrap();
