@@ -41,7 +41,7 @@ pub fn settings(config: &Config) -> CoreSettings {
 }
 
 /// The sessions that a client ended while something was missing, newest first.
-pub fn unclosed(runs: &Runs, but: Option<TraceId>) -> Vec<(String, Vec<String>)> {
+pub fn unclosed(runs: &Runs, config: &Config, but: Option<TraceId>) -> Vec<(String, Vec<String>)> {
     let store = runs.store();
     let filter = RunFilter { open_only: true, state: None, limit: SESSIONS_MAX };
     let mut found = Vec::new();
@@ -55,9 +55,9 @@ pub fn unclosed(runs: &Runs, but: Option<TraceId>) -> Vec<(String, Vec<String>)>
         let last =
             notes(store, run).unwrap_or_default().into_iter().rev().find_map(
                 |(_, note)| match note {
-                    SessionNote::Core(CoreNote::Unclosed { missing }) => Some(Some(missing)),
+                    SessionNote::Core(CoreNote::Unclosed { .. }) => Some(true),
                     // It goes on.
-                    SessionNote::Prompt { .. } => Some(None),
+                    SessionNote::Prompt { .. } => Some(false),
                     SessionNote::Core(_)
                     | SessionNote::Event { .. }
                     | SessionNote::Unguarded(_)
@@ -66,8 +66,14 @@ pub fn unclosed(runs: &Runs, but: Option<TraceId>) -> Vec<(String, Vec<String>)>
                     | SessionNote::Rewound { .. } => None,
                 },
             );
-        if let Some(Some(missing)) = last {
-            found.push((RunName::of(run).to_string(), missing));
+        let progress =
+            CoreProgress::fold(store, run, one.trace.head.entry_digest, &settings(config));
+        if let (Some(true), Ok(progress)) = (last, progress) {
+            // What was missing then may have been done since.
+            let missing = progress.open_ends();
+            if !missing.is_empty() {
+                found.push((RunName::of(run).to_string(), missing));
+            }
         }
     }
     found
@@ -284,9 +290,9 @@ pub fn close(project: &Project, named: Option<&str>, output: &Output) -> Command
     if report.succeeded() {
         notes.push(CoreNote::Closed { commit: report.commit.clone() });
     }
-    session.core(&settings, |_| Ok((notes, ()))).map_err(|error| refused(&error))?;
     // The client has ended it before; now it is complete.
-    let is_left = unclosed(&runs, None).iter().any(|(name, _)| *name == found.name());
+    let is_left = unclosed(&runs, &config, None).iter().any(|(name, _)| *name == found.name());
+    session.core(&settings, |_| Ok((notes, ()))).map_err(|error| refused(&error))?;
     if report.succeeded() && is_left {
         session.end("closed by hand").map_err(|error| refused(&error))?;
     }
