@@ -32,7 +32,7 @@ pub use runs::{
     StopRuns, Telemetry, Watch,
 };
 pub use seal::{Anchor, Keys, Verify};
-pub use session::{AllowAll, ClearBlock, Rewind, SessionCommand, StepArg};
+pub use session::{AllowAll, ClearBlock, Rewind, SessionCommand, SessionInsights, StepArg};
 pub use state::{Init, StateCommand, StateRemove, StoreCommand, Trust};
 pub use work::{CreateWork, ListWork, MemoryCommand, UpdateWork, WorkCommand, WorkSession};
 pub use workflow::WorkflowCommand;

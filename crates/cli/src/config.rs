@@ -48,6 +48,17 @@ pub struct Config {
     pub worktree: Worktree,
 }
 
+/// How long a hook waits for the tracker or the memory, in milliseconds. It has to answer itself soon.
+const HOOK_TIMEOUT_MS: u64 = 3000;
+
+impl Config {
+    /// Makes the tracker and the memory answer before a hook must.
+    pub fn bound_for_hooks(&mut self) {
+        self.work.timeout_ms = self.work.timeout_ms.min(HOOK_TIMEOUT_MS);
+        self.memory.timeout_ms = self.memory.timeout_ms.min(HOOK_TIMEOUT_MS);
+    }
+}
+
 /// What makes the work tree of a run ready.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]

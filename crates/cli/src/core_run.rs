@@ -7,10 +7,15 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use windlass_engine::executors::{Builtin, BuiltinJob};
 use windlass_engine::{EngineError, WorkResult};
+use windlass_formats::core::Insights;
+use windlass_journal::Runs;
 use windlass_kernel::run::Run;
 use windlass_redact::Redactor;
 use windlass_sessions::core::{CoreNote, CoreProgress, CoreSettings, CoreState, Counters, Judge};
 
+use windlass_store::Store;
+
+use crate::commands::session::{self, Found};
 use crate::config::Config;
 use crate::core_session::closing::Closing;
 use crate::core_session::documents::{self, SessionFiles, begun};
@@ -19,8 +24,18 @@ use crate::people::user_name;
 use crate::project::Project;
 use crate::{memory, work};
 
+/// The most of a transcript that is analysed.
+const TRANSCRIPT_BYTES_MAX: usize = 200_000;
+
 /// The names of the builtins.
-pub const BUILTINS: [&str; 4] = ["core/answer", "core/close", "core/context", "core/insights"];
+pub const BUILTINS: [&str; 6] = [
+    "core/answer",
+    "core/close",
+    "core/context",
+    "core/insights",
+    "core/session",
+    "core/write-insights",
+];
 
 /// What the builtins need of a project.
 struct CoreRun {
@@ -28,6 +43,7 @@ struct CoreRun {
     files: BTreeMap<String, Vec<u8>>,
     config: Config,
     redactor: Arc<Redactor>,
+    store: Arc<dyn Store>,
 }
 
 /// The builtins of the core loop.
@@ -36,14 +52,23 @@ pub fn builtins(
     files: &BTreeMap<String, Vec<u8>>,
     config: &Config,
     redactor: &Arc<Redactor>,
+    store: &Arc<dyn Store>,
 ) -> Result<Vec<(String, Box<dyn Builtin>)>, crate::failure::Failure> {
     let run = Arc::new(CoreRun {
         project: Project::find(Some(&project.root))?,
         files: files.clone(),
         config: config.clone(),
         redactor: Arc::clone(redactor),
+        store: Arc::clone(store),
     });
-    let kinds = [Kind::Answer, Kind::Close, Kind::Context, Kind::Insights];
+    let kinds = [
+        Kind::Answer,
+        Kind::Close,
+        Kind::Context,
+        Kind::Insights,
+        Kind::Session,
+        Kind::WriteInsights,
+    ];
     let step = |(name, kind): (&&str, Kind)| {
         let step: Box<dyn Builtin> = Box::new(Step { run: Arc::clone(&run), kind });
         ((*name).to_owned(), step)
@@ -61,6 +86,10 @@ enum Kind {
     Context,
     /// Writes the insights, and what belongs into the tracker.
     Insights,
+    /// Gathers what is known of a session that is over.
+    Session,
+    /// Writes what an agent found in it.
+    WriteInsights,
 }
 
 struct Step {
@@ -75,6 +104,8 @@ impl Builtin for Step {
             Kind::Close => self.run.close(job),
             Kind::Context => self.run.context(job),
             Kind::Insights => self.run.insights(job),
+            Kind::Session => self.run.session(job),
+            Kind::WriteInsights => self.run.write_insights(job),
         })
     }
 }
@@ -142,12 +173,15 @@ impl CoreRun {
         let phase = &job.assignment.phase.id;
         let run = job.recorder.run();
         let read = match (judge_of(phase), answer_of(&run, phase)) {
-            (Some(judge), Some(answer)) => self.read(judge, phase, &answer),
+            (None, Some(answer)) if phase == "analyse" => {
+                self.rich(&run, &answer).map(|_| ()).map_err(|error| error.clone())
+            }
+            (Some(judge), Some(answer)) => self.read(judge, phase, &answer).map(|_| ()),
             (None, _) => Err(format!("no agent of the core loop does the phase `{phase}`")),
             (_, None) => Err("there is no answer".to_owned()),
         };
         WorkResult::answer(match read {
-            Ok(_) => json!({ "verdict": "valid", "reason": "the answer has its form" }),
+            Ok(()) => json!({ "verdict": "valid", "reason": "the answer has its form" }),
             Err(reason) => json!({
                 "verdict": "invalid",
                 "reason": reason,
@@ -224,6 +258,82 @@ impl CoreRun {
                 "path": path,
                 "summary": problem.unwrap_or_else(|| "insights are written".to_owned()),
             })),
+            Err(reason) => WorkResult::failed("critical_failure", reason),
+        }
+    }
+
+    /// The session that a run analyses: the last word of its task names it.
+    fn found(&self, run: &Run) -> Result<Found, String> {
+        let task = task_of(run);
+        let name = task.split_whitespace().last().unwrap_or_default();
+        let runs = Runs::new(Arc::clone(&self.store));
+        session::find(&runs, Some(name)).map_err(|failure| failure.summary())
+    }
+
+    /// The insights of a session that follow from its records.
+    fn automatic(&self, found: &Found, data: &Path) -> Result<(Insights, PathBuf), String> {
+        let (run, head) = (found.trace_id(), found.run.head.entry_digest);
+        let progress =
+            CoreProgress::fold(self.store.as_ref(), run, head, &self.config.core.settings())
+                .map_err(|error| error.to_string())?;
+        let files =
+            SessionFiles { session: &found.id, run, folder: &found.folder, data: Some(data) };
+        let path = files.insights_path().ok_or("there is no folder for insights")?;
+        Ok((files.recorded(&progress, "session_ended"), path))
+    }
+
+    fn session(&self, job: &BuiltinJob<'_>) -> WorkResult {
+        let gathered = || -> Result<Value, String> {
+            let found = self.found(&job.assignment.run)?;
+            let data = places::data().ok_or("neither ACA_DATA nor HOME names a folder")?;
+            let (automatic, _) = self.automatic(&found, &data)?;
+            let turns = context::turns_of(&found.id);
+            if turns.is_empty() {
+                return Err(format!("the client has no record of session `{}`", found.id));
+            }
+            let page = windlass_hooks::conversation_markdown("The session", &turns, 1000);
+            let page = context::ends_of(&page, TRANSCRIPT_BYTES_MAX);
+            Ok(json!({
+                "recorded": automatic,
+                "summary": "the transcript is gathered",
+                "transcript": self.redactor.redacted(&page),
+            }))
+        };
+        match gathered() {
+            Ok(answer) => WorkResult::answer(answer),
+            Err(reason) => WorkResult::failed("validation_error", reason),
+        }
+    }
+
+    /// What an agent found in a session, over what is recorded of it.
+    fn rich(&self, run: &Run, answer: &Value) -> Result<(Insights, PathBuf), String> {
+        let found = self.found(run)?;
+        let data = places::data().ok_or("neither ACA_DATA nor HOME names a folder")?;
+        let (automatic, path) = self.automatic(&found, &data)?;
+        let mut value = serde_json::to_value(&automatic).map_err(|error| error.to_string())?;
+        let fields = value.as_object_mut().ok_or("the insights are no object")?;
+        let own = answer.as_object().ok_or("the answer is no object")?;
+        for name in ["session_id", "date", "project"] {
+            if own.contains_key(name) {
+                return Err(format!("`{name}` is recorded and not for the agent to say"));
+            }
+        }
+        fields.extend(own.clone());
+        let rich = Insights::from_value(&value).map_err(|error| error.to_string())?;
+        rich.merge(&automatic).map(|merged| (merged, path)).map_err(|error| error.to_string())
+    }
+
+    fn write_insights(&self, job: &BuiltinJob<'_>) -> WorkResult {
+        let run = job.recorder.run();
+        let written = answer_of(&run, "analyse")
+            .ok_or_else(|| "there is no analysis".to_owned())
+            .and_then(|answer| {
+                let (insights, path) = self.rich(&run, &answer)?;
+                let bytes = insights.to_bytes().map_err(|error| error.to_string())?;
+                documents::write(&path, &bytes).map(|()| (insights.summary, path))
+            });
+        match written {
+            Ok((summary, path)) => WorkResult::answer(json!({ "path": path, "summary": summary })),
             Err(reason) => WorkResult::failed("critical_failure", reason),
         }
     }

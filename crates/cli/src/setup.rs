@@ -397,7 +397,8 @@ impl RunSetup {
             let guard = Arc::clone(driver) as Arc<dyn AgentGuard>;
             executor = executor.with(Driver::builtins(driver)).with_guard(guard);
         }
-        let executor = executor.with(core_run::builtins(project, &files, &config, &redactor)?);
+        let executor =
+            executor.with(core_run::builtins(project, &files, &config, &redactor, &store)?);
         let executor = Arc::new(executor);
         let files = Arc::new(project.run_files(&store, &config));
         let queue = ExportQueue::default();

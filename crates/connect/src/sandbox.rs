@@ -24,6 +24,24 @@ use crate::hidden_files::HiddenFiles;
 use crate::pinned::ShownFiles;
 use crate::protected_paths::{ProtectedContents, ProtectedPaths};
 
+/// The files in which coding agents have their hooks: whoever changes them switches the guard of sessions off.
+const CLIENT_FILES: [&str; 7] = [
+    ".claude/settings.json",
+    ".claude/settings.local.json",
+    ".codex/config.toml",
+    ".codex/hooks.json",
+    ".gemini/settings.json",
+    ".opencode/plugin/windlass.js",
+    "opencode.json",
+];
+
+/// Mounts that keep those that are there as they are.
+fn client_files(workspace: &Path) -> impl Iterator<Item = Mount> {
+    let paths = CLIENT_FILES.map(|name| workspace.join(name)).into_iter();
+    let files = paths.filter(|path| path.symlink_metadata().is_ok_and(|found| found.is_file()));
+    files.map(|path| Mount::Bind { path, access: Access::Read })
+}
+
 /// How long the temporary files of a run are kept after its last command.
 const TEMPORARY_AGE_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 /// How long the trial of a cell may take.
@@ -176,6 +194,7 @@ impl Sandbox {
         if *access == Access::Write {
             protected.add(workspace.join(".windlass"));
             protected.add(workspace.join(".git"));
+            CLIENT_FILES.iter().for_each(|name| protected.add(workspace.join(name)));
         }
         let has_overlays = maker == Maker::Own;
         let caches = match is_server {
@@ -207,6 +226,9 @@ impl Sandbox {
                 };
                 let mut mounts = self.machine(temporary, has_overlays.then_some(&caches));
                 mounts.extend(view.mounts());
+                if *access == Access::Write {
+                    mounts.extend(client_files(workspace));
+                }
                 (mounts, changes)
             }
             Level::Landlock => (self.landlock_mounts(workspace, *access), None),

@@ -71,7 +71,7 @@ fn own_words(line: &str) -> Option<Vec<String>> {
         }
         ["memory", sub] => matches!(*sub, "search" | "add"),
         ["workflow", sub] => matches!(*sub, "list" | "show" | "check"),
-        ["session", sub] => matches!(*sub, "step"),
+        ["session", sub] => matches!(*sub, "step" | "insights"),
         _ => false,
     };
     is_own.then(|| rest.to_vec())

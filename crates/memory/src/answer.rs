@@ -220,7 +220,7 @@ mod tests {
                 .to_string(),
             ),
         ] {
-            assert_eq!(hits(&result, "notes"), [expected.clone()], "{result}");
+            assert_eq!(hits(&result, "notes"), std::slice::from_ref(&expected), "{result}");
         }
         let odd = json!([{ "text": "a", "tags": "x, y" }, { "memory": "b" }, "c", 7, {}]);
         let result = text_result(&odd.to_string());

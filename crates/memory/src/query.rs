@@ -22,9 +22,12 @@ pub fn match_expression(query: &str) -> Option<String> {
             break;
         }
     }
-    let last = kept.last()?.chars().count() >= PREFIX_CHARACTERS_MIN;
-    let quoted: Vec<String> = kept.iter().map(|word| format!("\"{word}\"")).collect();
-    Some(format!("{}{}", quoted.join(" OR "), if last { "*" } else { "" }))
+    let mut quoted: Vec<String> = kept.iter().map(|word| format!("\"{word}\"")).collect();
+    // The whole word stays, too, so that it fits better than a longer one.
+    if kept.last()?.chars().count() >= PREFIX_CHARACTERS_MIN {
+        quoted.push(format!("{}*", quoted.last()?));
+    }
+    Some(quoted.join(" OR "))
 }
 
 /// Whether a character is an accent of the one before it. Words are not split there.
@@ -47,12 +50,12 @@ mod tests {
     #[test]
     fn words_are_quoted_and_the_last_is_a_prefix() {
         for (query, expected) in [
-            ("deploy the app", r#""deploy" OR "the" OR "app"*"#),
+            ("deploy the app", r#""deploy" OR "the" OR "app" OR "app"*"#),
             ("AND OR NOT NEAR(a b)", r#""AND" OR "OR" OR "NOT" OR "NEAR" OR "a" OR "b""#),
-            (r#"say "hi" text:x ^yz *"#, r#""say" OR "hi" OR "text" OR "x" OR "yz"*"#),
-            ("Cafe\u{301} src/a.rs", "\"Cafe\u{301}\" OR \"src\" OR \"a\" OR \"rs\"*"),
+            (r#"say "hi" text:x ^yz *"#, r#""say" OR "hi" OR "text" OR "x" OR "yz" OR "yz"*"#),
+            ("Cafe\u{301} src/a.rs", "\"Cafe\u{301}\" OR \"src\" OR \"a\" OR \"rs\" OR \"rs\"*"),
             ("a a x", r#""a" OR "x""#),
-            ("--- é\0ü1", r#""é" OR "ü1"*"#),
+            ("--- é\0ü1", r#""é" OR "ü1" OR "ü1"*"#),
         ] {
             assert_eq!(match_expression(query).as_deref(), Some(expected), "{query}");
         }
@@ -60,8 +63,8 @@ mod tests {
             assert_eq!(match_expression(query), None, "{query}");
         }
         let long = "word1 ".repeat(10) + &(0..500).map(|n| format!("w{n} ")).collect::<String>();
-        assert_eq!(match_expression(&long).unwrap().matches(" OR ").count(), WORDS_MAX - 1);
-        assert!(match_expression(&"x".repeat(1_000_000)).unwrap().len() < 100);
+        assert_eq!(match_expression(&long).unwrap().matches(" OR ").count(), WORDS_MAX);
+        assert!(match_expression(&"x".repeat(1_000_000)).unwrap().len() < 200);
     }
 
     #[test]

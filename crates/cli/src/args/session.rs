@@ -33,6 +33,9 @@ pub enum SessionCommand {
         /// The session.
         #[arg(value_name = "SESSION")]
         session: Option<String>,
+        /// What was said, from the client's own record of a session of Claude Code, as Markdown.
+        #[arg(long)]
+        said: bool,
     },
     /// Record that a session has ended whose client did not say so.
     End {
@@ -76,6 +79,8 @@ pub enum SessionCommand {
         #[arg(value_name = "SESSION")]
         session: Option<String>,
     },
+    /// Let an agent analyse a session, and write what it finds over the automatic insights.
+    Insights(SessionInsights),
     /// Show what the insights of many sessions have in common.
     Trends,
     /// Break glass: let a session use every tool for some minutes, whatever the policy says.
@@ -139,4 +144,24 @@ pub struct ClearBlock {
     pub session: Option<String>,
     #[command(flatten)]
     pub decider: Decider,
+}
+
+/// Options of `session insights`.
+#[derive(Debug, Args)]
+pub struct SessionInsights {
+    /// The session.
+    #[arg(value_name = "SESSION", conflicts_with = "batch")]
+    pub session: Option<String>,
+    /// All sessions that have ended and were not analysed.
+    #[arg(long)]
+    pub batch: bool,
+    /// Who runs the agent `analyst`, such as `claude` or `gemini`.
+    #[arg(long, value_name = "CLIENT", conflicts_with = "answers")]
+    pub agent: Vec<String>,
+    /// Take the agent's answers from this file instead.
+    #[arg(long, value_name = "FILE")]
+    pub answers: Option<std::path::PathBuf>,
+    /// Your name, recorded with the run.
+    #[arg(long, value_name = "NAME")]
+    pub by: Option<String>,
 }

@@ -33,11 +33,16 @@ use crate::session_surroundings::{ProjectSurroundings, text_of};
 const LOOP: &str = include_str!("../session.md");
 /// How long an answer may take; the clients are told to wait longer.
 const DEADLINE: Duration = Duration::from_secs(20);
+/// How much longer it may take when an agent is about to stop: then the core loop closes its work.
+const CLOSING: Duration = Duration::from_secs(540);
 
 /// Whether an answer was given; there is one.
 static ANSWERED: AtomicBool = AtomicBool::new(false);
 /// Whether an agent is about to stop. One that may not goes on, and Codex lets it do so for ever: it is never refused.
 static STOPS: AtomicBool = AtomicBool::new(false);
+
+/// Whether the work of a session may be closed.
+static CLOSES: AtomicBool = AtomicBool::new(false);
 
 /// Reads an event from standard input, judges and records it, and answers. Returns the exit code.
 pub fn run(named: Option<&Path>, options: &Hook) -> u8 {
@@ -45,6 +50,9 @@ pub fn run(named: Option<&Path>, options: &Hook) -> u8 {
     let refuse = move |reason: &str| refuse_unreadable(client, reason);
     let watched = std::thread::Builder::new().name("deadline".to_owned()).spawn(move || {
         std::thread::sleep(DEADLINE);
+        if CLOSES.load(Ordering::SeqCst) {
+            std::thread::sleep(CLOSING);
+        }
         if let Some(code) = give(&refuse("Windlass took too long to decide")) {
             std::process::exit(code.into());
         }
@@ -99,7 +107,8 @@ fn answer(named: Option<&Path>, client: Option<Client>) -> Result<HookOutput, Fa
 fn judge(named: Option<&Path>, event: &HookEvent) -> Result<HookOutput, Failure> {
     let project = Project::of_session(named, Path::new(&event.cwd))?;
     let files = project.files()?;
-    let config = Project::config(&files)?;
+    let mut config = Project::config(&files)?;
+    config.bound_for_hooks();
     // It is not freed: the process ends at once.
     let supervisor = ManuallyDrop::new(Arc::new(project.supervisor_again(&files)?));
     let policy_hash = supervisor.set().hash();
@@ -126,6 +135,7 @@ fn judge(named: Option<&Path>, event: &HookEvent) -> Result<HookOutput, Failure>
     };
     let core_settings = config.core.settings();
     let is_core = event.client == Client::Claude && session_loop::is_core(project.state()?)?;
+    CLOSES.store(is_core && matches!(event.kind, EventKind::Stopped { .. }), Ordering::SeqCst);
     let core =
         is_core.then_some(Core { settings: &core_settings, surroundings: &core_surroundings });
     let guard = Guard {

@@ -40,7 +40,12 @@ pub fn run(named: Option<&Path>, command: &SessionCommand, output: &Output) -> C
     match command {
         SessionCommand::List { open, limit } => list(&project, *open, *limit, output),
         SessionCommand::Show { session } => show(&project, session.as_deref(), output),
-        SessionCommand::Transcript { session } => transcript(&project, session.as_deref(), output),
+        SessionCommand::Transcript { session, said: true } => {
+            session_core::said(&project, session.as_deref(), output)
+        }
+        SessionCommand::Transcript { session, said: false } => {
+            transcript(&project, session.as_deref(), output)
+        }
         SessionCommand::End { session, reason } => end(&project, session, reason, output),
         SessionCommand::Check { session } => check(&project, session.as_deref(), output),
         SessionCommand::Rewind(options) => session_rewind::run(&project, options, output),
@@ -57,6 +62,7 @@ pub fn run(named: Option<&Path>, command: &SessionCommand, output: &Output) -> C
         SessionCommand::Close { session } => {
             session_core::close(&project, session.as_deref(), output)
         }
+        SessionCommand::Insights(options) => session_core::insights(&project, options, output),
         SessionCommand::Trends => session_core::trends(output),
     }
 }

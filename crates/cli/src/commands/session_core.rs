@@ -17,11 +17,11 @@ use windlass_sessions::{SessionError, SessionNote, notes};
 use windlass_store::Store;
 use windlass_views::RunSummary;
 
-use crate::args::{ClearBlock, Decider};
-use crate::commands::cell;
+use crate::args::{ClearBlock, Decider, RunTask, SessionInsights};
 use crate::commands::session::{Found, find, open_sessions};
+use crate::commands::{cell, run};
 use crate::config::Config;
-use crate::core_session::{ProjectCore, places};
+use crate::core_session::{ProjectCore, context, places};
 use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, sanitize};
 use crate::people::AccountPeople;
@@ -41,7 +41,7 @@ pub fn settings(config: &Config) -> CoreSettings {
 }
 
 /// The sessions that a client ended while something was missing, newest first.
-pub fn unclosed(runs: &Runs, but: Option<TraceId>) -> Vec<(String, Vec<String>)> {
+pub fn unclosed(runs: &Runs, config: &Config, but: Option<TraceId>) -> Vec<(String, Vec<String>)> {
     let store = runs.store();
     let filter = RunFilter { open_only: true, state: None, limit: SESSIONS_MAX };
     let mut found = Vec::new();
@@ -55,9 +55,9 @@ pub fn unclosed(runs: &Runs, but: Option<TraceId>) -> Vec<(String, Vec<String>)>
         let last =
             notes(store, run).unwrap_or_default().into_iter().rev().find_map(
                 |(_, note)| match note {
-                    SessionNote::Core(CoreNote::Unclosed { missing }) => Some(Some(missing)),
+                    SessionNote::Core(CoreNote::Unclosed { .. }) => Some(true),
                     // It goes on.
-                    SessionNote::Prompt { .. } => Some(None),
+                    SessionNote::Prompt { .. } => Some(false),
                     SessionNote::Core(_)
                     | SessionNote::Event { .. }
                     | SessionNote::Unguarded(_)
@@ -66,8 +66,14 @@ pub fn unclosed(runs: &Runs, but: Option<TraceId>) -> Vec<(String, Vec<String>)>
                     | SessionNote::Rewound { .. } => None,
                 },
             );
-        if let Some(Some(missing)) = last {
-            found.push((RunName::of(run).to_string(), missing));
+        let progress =
+            CoreProgress::fold(store, run, one.trace.head.entry_digest, &settings(config));
+        if let (Some(true), Ok(progress)) = (last, progress) {
+            // What was missing then may have been done since.
+            let missing = progress.open_ends();
+            if !missing.is_empty() {
+                found.push((RunName::of(run).to_string(), missing));
+            }
         }
     }
     found
@@ -284,9 +290,9 @@ pub fn close(project: &Project, named: Option<&str>, output: &Output) -> Command
     if report.succeeded() {
         notes.push(CoreNote::Closed { commit: report.commit.clone() });
     }
-    session.core(&settings, |_| Ok((notes, ()))).map_err(|error| refused(&error))?;
     // The client has ended it before; now it is complete.
-    let is_left = unclosed(&runs, None).iter().any(|(name, _)| *name == found.name());
+    let is_left = unclosed(&runs, &config, None).iter().any(|(name, _)| *name == found.name());
+    session.core(&settings, |_| Ok((notes, ()))).map_err(|error| refused(&error))?;
     if report.succeeded() && is_left {
         session.end("closed by hand").map_err(|error| refused(&error))?;
     }
@@ -316,6 +322,106 @@ fn event_of(found: &Found) -> HookEvent {
         permission_mode: None,
         kind: EventKind::Other { name: "windlass".to_owned() },
     }
+}
+
+/// Prints what was said in a session, from the client's own record.
+pub fn said(project: &Project, named: Option<&str>, output: &Output) -> CommandResult {
+    let runs = project.runs()?;
+    let found = match named {
+        Some(_) => find(&runs, named)?,
+        // One that has ended is of interest, too.
+        None => newest(&runs)?,
+    };
+    let turns = context::turns_of(&found.id);
+    if turns.is_empty() {
+        let message = format!("Claude Code has no record of session `{}`", sanitize(&found.id));
+        return Err(Failure::new(Code::FileUnreadable, message)
+            .hint("`windlass session transcript` shows what Windlass has recorded"));
+    }
+    let files = project.files()?;
+    let supervisor = project.supervisor(&files)?;
+    if output.json {
+        let text =
+            serde_json::to_string(&turns).map_err(|error| Failure::of(Code::Internal, &error))?;
+        let redacted = supervisor.redactor().redacted(&text);
+        let value: serde_json::Value =
+            serde_json::from_str(&redacted).map_err(|error| Failure::of(Code::Internal, &error))?;
+        output.value(&value)?;
+    } else {
+        let title = format!("Session {}", found.name());
+        let page = windlass_hooks::conversation_markdown(&title, &turns, 4000);
+        for line in supervisor.redactor().redacted(&page).lines() {
+            output.line(&sanitize(line));
+        }
+    }
+    Ok(0)
+}
+
+/// The newest session, whether it has ended or not.
+fn newest(runs: &Runs) -> Result<Found, Failure> {
+    let filter = RunFilter { open_only: false, state: None, limit: SESSIONS_MAX };
+    for one in runs.list(&filter)? {
+        let name = RunName::of(one.trace.head.trace_id).to_string();
+        if let Ok(found) = find(runs, Some(&name)) {
+            return Ok(found);
+        }
+    }
+    Err(Failure::new(Code::RunNotFound, "there is no session")
+        .hint("`windlass session list` lists them"))
+}
+
+/// Lets an agent analyse sessions.
+pub fn insights(project: &Project, options: &SessionInsights, output: &Output) -> CommandResult {
+    let names: Vec<String> = {
+        let runs = project.runs()?;
+        match (&options.session, options.batch) {
+            (Some(name), _) => vec![find(&runs, Some(name))?.name()],
+            (None, false) => vec![newest(&runs)?.name()],
+            (None, true) => not_analysed(&runs)?,
+        }
+    };
+    if names.is_empty() {
+        output.line("every session that has ended is analysed");
+        return Ok(0);
+    }
+    let mut code = 0;
+    for name in names {
+        let task = RunTask {
+            task: format!("insights of session {name}"),
+            name: "insights".to_owned(),
+            variant: None,
+            with: Vec::new(),
+            worktree: false,
+            answers: options.answers.clone(),
+            agent: options.agent.clone(),
+            wait: false,
+            by: options.by.clone(),
+        };
+        code = code.max(run::run(project, &task, output)?);
+    }
+    Ok(code)
+}
+
+/// The sessions that have ended and have no insights of an agent.
+fn not_analysed(runs: &Runs) -> Result<Vec<String>, Failure> {
+    let known: Vec<String> = read_insights()?
+        .into_iter()
+        .filter(|one| one.user_mood.is_some())
+        .map(|one| one.session_id)
+        .collect();
+    let filter = RunFilter { open_only: false, state: None, limit: SESSIONS_MAX };
+    let mut found = Vec::new();
+    for one in runs.list(&filter)? {
+        let name = RunName::of(one.trace.head.trace_id).to_string();
+        if let Ok(session) = find(runs, Some(&name))
+            && session.run.ended.is_some()
+            && !known.contains(&session.id)
+            && !context::turns_of(&session.id).is_empty()
+        {
+            found.push(name);
+        }
+    }
+    Ok(found)
 }
 
 /// Shows what many sessions have in common.

@@ -112,14 +112,15 @@ fn tell_core(project: &Project, runs: &Runs, output: &Output) -> Result<(), Fail
     if !session_loop::is_core(project.state()?)? {
         return Ok(());
     }
-    for (name, reason) in session_core::blocked(runs, &project.settings()?) {
+    let config = project.settings()?;
+    for (name, reason) in session_core::blocked(runs, &config) {
         let word = output.paint_note("blocked:", Style::Bad);
         output.note(&format!(
             "{word} {name}: {}; see `windlass session clear-block`",
             sanitize(&reason)
         ));
     }
-    for (name, missing) in session_core::unclosed(runs, None) {
+    for (name, missing) in session_core::unclosed(runs, &config, None) {
         let word = output.paint_note("not closed:", Style::Bad);
         output.note(&format!("{word} {name}: {}", sanitize(&missing.join("; "))));
     }

@@ -157,6 +157,36 @@ pub fn turns(transcript: Option<&str>) -> Vec<Turn> {
     read().map(|bytes| conversation(&bytes)).unwrap_or_default()
 }
 
+/// The turns of a session of Claude Code that is known by its id alone.
+pub fn turns_of(session: &str) -> Vec<Turn> {
+    let Some(path) = record_of(session) else { return Vec::new() };
+    turns(path.to_str())
+}
+
+/// Claude Code's record of a session.
+fn record_of(session: &str) -> Option<PathBuf> {
+    let is_name = |one: char| one.is_ascii_alphanumeric() || matches!(one, '-' | '_');
+    if session.is_empty() || !session.chars().all(is_name) {
+        return None;
+    }
+    let own = std::env::var_os("CLAUDE_CONFIG_DIR").map(PathBuf::from);
+    let folder = own.or_else(|| Some(crate::user_folders::home()?.join(".claude")))?;
+    let projects = std::fs::read_dir(folder.join("projects")).ok()?;
+    let name = format!("{session}.jsonl");
+    projects.flatten().map(|project| project.path().join(&name)).find(|path| path.is_file())
+}
+
+/// A text without its middle, if it is too long.
+pub fn ends_of(text: &str, bytes_max: usize) -> String {
+    if text.len() <= bytes_max {
+        return text.to_owned();
+    }
+    let half = bytes_max / 2;
+    let start = text.get(..text.floor_char_boundary(half)).unwrap_or_default();
+    let end = text.get(text.ceil_char_boundary(text.len() - half)..).unwrap_or_default();
+    format!("{start}\n\n[the middle is left out]\n\n{end}")
+}
+
 /// The last prompts, responses and uses of tools.
 pub fn recent(turns: &[Turn]) -> String {
     let short = |text: &str| -> String {

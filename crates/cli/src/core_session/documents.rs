@@ -48,8 +48,19 @@ impl SessionFiles<'_> {
         Some(insights_path(self.data?, self.date(), self.session))
     }
 
-    /// Its insights, as far as the records show them; those that an agent wrote are kept.
+    /// Its insights: what an agent wrote of it, over what the records show.
     pub fn insights(&self, progress: &CoreProgress, stop_reason: &str) -> Insights {
+        let own = self.recorded(progress, stop_reason);
+        let before = self.insights_path().and_then(|path| std::fs::read(path).ok());
+        let before = before.and_then(|bytes| Insights::read(&bytes).ok());
+        match before.filter(|before| before.summary != own.summary) {
+            Some(rich) => rich.merge(&own).unwrap_or(own),
+            None => own,
+        }
+    }
+
+    /// Its insights, as far as the records show them.
+    pub fn recorded(&self, progress: &CoreProgress, stop_reason: &str) -> Insights {
         let state = &progress.state;
         let criteria = state.plan().map_or(0, |plan| plan.criteria.len());
         let project = Path::new(self.folder).file_name();
@@ -74,12 +85,7 @@ impl SessionFiles<'_> {
             let value = serde_json::json!({ "outcome": outcome, "text": reflection });
             own.framework_reflections = Some(vec![value]);
         }
-        let before = self.insights_path().and_then(|path| std::fs::read(path).ok());
-        let before = before.and_then(|bytes| Insights::read(&bytes).ok());
-        match before.filter(|before| before.summary != own.summary) {
-            Some(rich) => rich.merge(&own).unwrap_or(own),
-            None => own,
-        }
+        own
     }
 
     /// Its state as others read it.

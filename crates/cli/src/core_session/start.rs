@@ -85,6 +85,7 @@ pub fn context(
 fn unclosed(core: &ProjectCore<'_>, facts: &SessionFacts<'_>) -> String {
     let found = crate::commands::session_core::unclosed(
         &Runs::new(Arc::clone(core.store)),
+        core.config,
         Some(facts.run),
     );
     let lines = found.iter().map(|(run, missing)| format!("- {run}: {}", missing.join("; ")));

@@ -10,6 +10,7 @@
     reason = "a test stops at the first surprise"
 )]
 
+mod core;
 mod guards;
 #[path = "../e2e/harness.rs"]
 #[expect(dead_code, reason = "it is shared, and not all of it is needed here")]

@@ -597,3 +597,96 @@ fn malformed_events_and_a_damaged_loop_are_refusals() {
     std::fs::write(&file, "garbage\n").unwrap();
     core.bash("r1", "cat old.txt").exit(2);
 }
+
+#[test]
+fn what_was_said_is_read_from_the_clients_record_and_analysed() {
+    let core = Core::new();
+    let place = &core.place;
+    core.prompt("add a file").exit(0);
+    core.plan("minor-edit");
+    let record = place.home().join(".claude/projects/-somewhere");
+    std::fs::create_dir_all(&record).unwrap();
+    let lines = [
+        r#"{"type":"user","message":{"role":"user","content":"add a file"}}"#,
+        "a line that nobody can read \"message\"",
+        r#"{"type":"assistant","message":{"content":[{"type":"text","text":"I add it."},{"type":"tool_use","id":"t","name":"Write","input":{"file_path":"x"}}]}}"#,
+        r#"{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"t","content":"ok"}]}}"#,
+    ];
+    std::fs::write(record.join(format!("{}.jsonl", core.id)), lines.join("\n")).unwrap();
+    let said = place.run(&["session", "transcript", "--said", core.id]).exit(0);
+    assert!(
+        said.text().contains("## User\n\nadd a file") && said.text().contains("I add it."),
+        "{said}"
+    );
+    let turns = place.run(&["session", "transcript", "--said", core.id, "--json"]).exit(0).json();
+    assert_eq!(turns[1], json!({ "turn": "response", "text": "I add it.", "at": null }));
+    // The automatic insights are there at each stop; an agent's go over them, and what is recorded stays.
+    core.stop().exit(0);
+    let answer = json!({
+        "summary": "A file was added.", "outcome": "success", "accomplishments": ["a file"], "friction_points": ["slow"],
+        "proposed_changes": [], "learning_observations": ["x"], "context_gaps": [], "skill_compliance": {},
+        "user_mood": 0.5, "conversation_flow": ["asked", "done"], "user_prompts": ["add a file"],
+    });
+    let mut bad = answer.clone();
+    bad["user_mood"] = json!(7);
+    let answers = place.home().join("answers.json");
+    let script = json!({ "phases": { "analyse": [{ "answer": bad }, { "answer": answer }] } });
+    std::fs::write(&answers, script.to_string()).unwrap();
+    git(place, &["add", "-A"]);
+    place.run(&["session", "insights", core.id, "--answers", answers.to_str().unwrap()]).exit(0);
+    let mut files =
+        std::fs::read_dir(place.home().join(".local/share/windlass/sessions/insights")).unwrap();
+    let written: Value =
+        serde_json::from_slice(&std::fs::read(files.next().unwrap().unwrap().path()).unwrap())
+            .unwrap();
+    assert_eq!(written["summary"], "A file was added.");
+    assert_eq!(written["critic_verdict"], "PROCEED");
+    // The next stop keeps them.
+    core.stop().exit(0);
+    assert_eq!(core.state()["insights"]["user_mood"], 0.5);
+    let trends = place.run(&["session", "trends", "--json"]).exit(0).json();
+    assert_eq!(trends["total"]["outcomes"]["success"], 1, "{trends}");
+}
+
+/// The events of a whole session, with unknown and odd ones between them, each get a decision.
+#[test]
+fn a_recorded_stream_of_events_is_decided_on_event_by_event() {
+    let core = Core::new();
+    let stream = [
+        ("SessionStart", json!({ "source": "startup" })),
+        ("InstructionsLoaded", json!({ "file": "CLAUDE.md" })),
+        ("UserPromptSubmit", json!({ "prompt": "add a file" })),
+        (
+            "PreToolUse",
+            json!({ "tool_name": "Read", "tool_use_id": "1", "tool_input": { "file_path": "old.txt" } }),
+        ),
+        (
+            "PostToolUse",
+            json!({ "tool_name": "Read", "tool_use_id": "1", "tool_input": { "file_path": "old.txt" }, "tool_response": {} }),
+        ),
+        (
+            "PreToolUse",
+            json!({ "tool_name": "Write", "tool_use_id": "2", "tool_input": { "file_path": "x", "content": "" } }),
+        ),
+        ("PreToolUse", json!({ "tool_name": "NoSuchTool", "tool_use_id": "3", "tool_input": {} })),
+        (
+            "PreToolUse",
+            json!({ "tool_name": "TodoWrite", "tool_use_id": "4", "tool_input": { "todos": [] } }),
+        ),
+        ("Notification", json!({ "message": "m", "notification_type": "idle" })),
+        ("PreCompact", json!({ "trigger": "auto" })),
+        ("SubagentStart", json!({ "agent_id": "a", "agent_type": "general-purpose" })),
+        (
+            "SubagentStop",
+            json!({ "agent_id": "a", "agent_type": "general-purpose", "stop_hook_active": false }),
+        ),
+        ("Stop", json!({ "stop_hook_active": false })),
+        ("FutureEvent", json!({ "prompt": "?" })),
+        ("SessionEnd", json!({ "reason": "other" })),
+    ];
+    let codes: Vec<Option<i32>> =
+        stream.iter().map(|(name, more)| core.send(name, more).code).collect();
+    let expected = [0, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 0, 2, 2, 0].map(Some);
+    assert_eq!(codes, expected);
+    core.place.run(&["verify"]).exit(0);
+}

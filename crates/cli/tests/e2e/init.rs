@@ -151,6 +151,7 @@ fn what_was_recorded_is_no_change_of_the_repository() {
         [
             ".windlass/.gitignore",
             ".windlass/agents/advocate.md",
+            ".windlass/agents/analyst.md",
             ".windlass/agents/architect.md",
             ".windlass/agents/builder.md",
             ".windlass/agents/critic.md",
@@ -179,6 +180,7 @@ fn what_was_recorded_is_no_change_of_the_repository() {
             ".windlass/loops/driver/profiles.toml",
             ".windlass/loops/driver/routing.toml",
             ".windlass/loops/driver/verification.toml",
+            ".windlass/loops/insights.md",
             ".windlass/loops/phases.md",
             ".windlass/loops/spine.md",
             ".windlass/policy/default.toml",

@@ -23,6 +23,7 @@ fn the_shipped_policy_is_good() {
     assert_eq!(hash["policy_hash"], json["policy_hash"]);
     let files = [
         "agents/advocate.md",
+        "agents/analyst.md",
         "agents/architect.md",
         "agents/builder.md",
         "agents/critic.md",
@@ -51,6 +52,7 @@ fn the_shipped_policy_is_good() {
         "loops/driver/profiles.toml",
         "loops/driver/routing.toml",
         "loops/driver/verification.toml",
+        "loops/insights.md",
         "loops/phases.md",
         "loops/spine.md",
         "policy/default.toml",

@@ -459,3 +459,33 @@ fn without_a_project_the_users_own_serves() {
     let event = json!({ "cwd": place.home(), "tool_name": "Bash", "tool_input": { "command": "ls" }, "tool_use_id": "t" });
     session.send("PreToolUse", &event).exit(2).warns("journals and keys");
 }
+
+/// The files in which clients have their hooks cannot be changed from the shell of an agent, not even by a program that
+/// no judgement has seen.
+#[test]
+fn a_shell_cannot_switch_the_hooks_off() {
+    let place = Place::with_project();
+    place.run(&["install", "claude", "--yes"]).exit(0);
+    let before = place.read(".claude/settings.json");
+    place.write("off.sh", "echo '{\"disableAllHooks\":true}' > .claude/settings.json\n");
+    place.write("local.sh", "echo '{\"disableAllHooks\":true}' > .claude/settings.local.json\n");
+    place.write(
+        "moved.sh",
+        "mv .claude away && mkdir .claude && echo '{}' > .claude/settings.json\n",
+    );
+    let session = Session::new(&place);
+    for (number, script) in ["off.sh", "local.sh", "moved.sh"].into_iter().enumerate() {
+        let allowed = session.bash(&format!("t{number}"), &format!("sh {script}")).exit(0);
+        let line = changed_input("claude", &allowed)["command"].as_str().unwrap().to_owned();
+        let ran = shell(&place, &line);
+        assert_ne!(ran.code, Some(0), "{script}: {ran}");
+        let now =
+            std::fs::read_to_string(place.work().join(".claude/settings.json")).unwrap_or_default();
+        assert!(now == before || now.is_empty(), "{script}: {now}");
+        assert!(!place.work().join(".claude/settings.local.json").exists(), "{script}");
+    }
+    // What is missing is noticed.
+    if !place.work().join(".claude/settings.json").exists() {
+        assert!(place.run(&["status"]).exit(0).stderr.contains("warning:"));
+    }
+}

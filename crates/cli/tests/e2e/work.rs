@@ -28,8 +28,8 @@ fn items_are_created_listed_changed_linked_and_closed() {
         &["Fix it", "--type", "bug", "--priority", "1", "--assignee", "ann", "--label", "cli"],
     );
     assert!(bug.starts_with("ws-"), "{bug}");
-    let task = create(&place, &["--description", "two\nlines", "--", "--help"]);
-    place.run(&["work", "list"]).exit(0).says(&bug).says("Fix it").says("--help");
+    let task = create(&place, &["Write the page", "--description", "two\nlines"]);
+    place.run(&["work", "list"]).exit(0).says(&bug).says("Fix it").says("Write the page");
     assert_eq!(ids(&json(&place, &["work", "list", "--open"])), [&bug, &task]);
     assert_eq!(ids(&json(&place, &["work", "list", "--limit", "1"])), [&bug]);
     assert_eq!(ids(&json(&place, &["work", "list", "--assignee", "ann"])), [&bug]);

@@ -8,6 +8,9 @@ use crate::Client;
 /// How long a hook may take, in seconds.
 const TIMEOUT_S: u64 = 30;
 
+/// How long a hook may take when an agent is about to stop: its work may be closed then.
+const STOP_TIMEOUT_S: u64 = 600;
+
 /// How long a hook may take at the end of a Codex session, which allows no more.
 const CODEX_END_TIMEOUT_S: u64 = 3;
 
@@ -122,7 +125,8 @@ impl SettingsClient {
                 let arguments = self.arguments().map(Json::text);
                 hook.push(("command", Json::text(binary.as_str())));
                 hook.push(("args", Json::Array(arguments.to_vec())));
-                hook.push(("timeout", Json::Number(TIMEOUT_S)));
+                let timeout_s = if event.name == "Stop" { STOP_TIMEOUT_S } else { TIMEOUT_S };
+                hook.push(("timeout", Json::Number(timeout_s)));
                 match event.on_failure {
                     OnFailure::Block => hook.push(("onFailure", Json::text("block"))),
                     OnFailure::Unset => {}

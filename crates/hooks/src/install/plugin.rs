@@ -40,5 +40,9 @@ pub fn claude_plugin(version: &str) -> Vec<PluginFile> {
         PluginFile { path: "hooks/hooks.json", text: json(&hooks) },
         PluginFile { path: "commands/status.md", text: include_str!("status.md").to_owned() },
         PluginFile { path: "commands/queue.md", text: include_str!("queue.md").to_owned() },
+        PluginFile {
+            path: "commands/session-insights.md",
+            text: include_str!("session-insights.md").to_owned(),
+        },
     ]
 }

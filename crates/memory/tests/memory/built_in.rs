@@ -51,6 +51,18 @@ fn diacritics_case_and_the_end_of_the_last_word_do_not_matter() {
     }
     assert_eq!(fixture.find("deploy"), ["the deployment of Ελλάδα"]);
     assert_eq!(fixture.find("ΕΛΛΆΔΑ"), ["the deployment of Ελλάδα"]);
+    let fixture = fixture_of_numbers();
+    assert_eq!(fixture.find("item 77")[0], "item 77", "the whole word fits better");
+}
+
+fn fixture_of_numbers() -> Fixture {
+    let texts: Vec<String> = (770..780).chain([77]).map(|n| format!("item {n}")).collect();
+    fixture(&texts.iter().map(String::as_str).collect::<Vec<_>>())
+}
+
+#[test]
+fn only_the_last_word_is_a_prefix() {
+    let fixture = fixture(&["the deployment"]);
     assert_eq!(fixture.find("deploy nothing"), Vec::<String>::new(), "only the last is a prefix");
 }
 

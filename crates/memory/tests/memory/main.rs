@@ -1,5 +1,5 @@
 //! The memories with real files, processes and servers.
-#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+#![expect(clippy::unwrap_used, reason = "tests")]
 
 mod built_in;
 mod hostile;

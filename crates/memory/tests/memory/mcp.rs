@@ -68,9 +68,9 @@ fn a_slow_server_passes_the_deadline() {
 
 #[test]
 fn what_a_server_refuses_or_does_not_have_is_said() {
-    let unavailable = |error: MemoryError| match error {
-        MemoryError::Unavailable { reason } => reason,
-        other => panic!("{other:?}"),
+    let unavailable = |error: MemoryError| {
+        let MemoryError::Unavailable { reason } = error else { panic!("{error:?}") };
+        reason
     };
     let refusing = server("refuse", ToolNames::default(), PATIENT);
     let error = refusing.store(&NewMemory::text("x")).unwrap_err();

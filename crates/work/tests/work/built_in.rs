@@ -29,10 +29,8 @@ impl Fixture {
 }
 
 fn reason(error: WorkError) -> String {
-    match error {
-        WorkError::Invalid { reason } => reason,
-        other => panic!("{other:?}"),
-    }
+    let WorkError::Invalid { reason } = error else { panic!("{error:?}") };
+    reason
 }
 
 #[test]
@@ -163,7 +161,7 @@ fn blockers_block_until_they_are_closed() {
     assert_eq!(fixture.tracker.show(&first).unwrap().links, [format!("blocks:{third}")]);
     fixture.tracker.close(&first, "done").unwrap();
     let show = fixture.tracker.show(&third).unwrap();
-    assert_eq!(show.blockers, [second.clone()]);
+    assert_eq!(show.blockers, [second.as_str()]);
     assert_eq!(show.links, [format!("blocked-by:{first}")]);
     fixture.tracker.close(&second, "done").unwrap();
     assert_eq!(fixture.tracker.blocked(9).unwrap(), []);
