@@ -133,10 +133,7 @@ impl CoreRun {
     /// The state of the loop, from the answers so far.
     fn state(&self, run: &Run) -> CoreState {
         let mut state = CoreState::default();
-        let at = run
-            .started
-            .as_ref()
-            .map_or_else(|| begun(run.head.trace_id), |_| begun(run.head.trace_id));
+        let at = begun(run.head.trace_id);
         let task = task_of(run);
         let taken = CoreNote::PromptTaken { number: 1, text: task, context: None, skipped: None };
         state.apply(at, &taken, CoreSettings::default().revisions_max);
@@ -151,21 +148,28 @@ impl CoreRun {
                 prompt: windlass_kernel::Digest::of(b""),
             };
             state.apply(at, &started, 0);
-            if let Ok(note) = self.read(judge, phase, &answer) {
+            let gates = state.plan().map(|plan| plan.gates.clone()).unwrap_or_default();
+            if let Ok(note) = self.read(judge, phase, &answer, &gates) {
                 state.apply(at, &note, 0);
             }
         }
         state
     }
 
-    fn read(&self, judge: Judge, id: &str, answer: &Value) -> Result<CoreNote, String> {
+    fn read(
+        &self,
+        judge: Judge,
+        id: &str,
+        answer: &Value,
+        gates: &[String],
+    ) -> Result<CoreNote, String> {
         let selected = |workflow: &str| workflows::selected(&self.files, workflow);
         let mut answer = answer.clone();
         // Clients of agents are asked for a summary with every answer.
         if let (Judge::Critic | Judge::QaVerifier, Some(fields)) = (judge, answer.as_object_mut()) {
             fields.remove("summary");
         }
-        answers::read(judge, id, &answer.to_string(), selected)
+        answers::read(judge, id, &answer.to_string(), gates, selected)
     }
 
     /// Whether the answer of the phase has the form that its agent must give it.
@@ -176,7 +180,11 @@ impl CoreRun {
             (None, Some(answer)) if phase == "analyse" => {
                 self.rich(&run, &answer).map(|_| ()).map_err(|error| error.clone())
             }
-            (Some(judge), Some(answer)) => self.read(judge, phase, &answer).map(|_| ()),
+            (Some(judge), Some(answer)) => {
+                let state = self.state(&run);
+                let gates = state.plan().map(|plan| plan.gates.clone()).unwrap_or_default();
+                self.read(judge, phase, &answer, &gates).map(|_| ())
+            }
             (None, _) => Err(format!("no agent of the core loop does the phase `{phase}`")),
             (_, None) => Err("there is no answer".to_owned()),
         };
@@ -363,6 +371,15 @@ impl CoreRun {
         .run();
         let failed = report.steps.iter().find(|step| !step.ok);
         let steps = json!(report.steps);
+        if failed.is_none()
+            && let Ok(tracker) = &tracker
+        {
+            let mut state = self.state(&run);
+            let closed = CoreNote::Closed { commit: report.commit.clone() };
+            state.apply(begun(run.head.trace_id), &closed, 0);
+            // The work is pushed; that an item stays open is no failure of it.
+            drop(tracking::deliver(tracker.as_ref(), &run_id(&run), &user_name(), &state));
+        }
         match failed {
             None => WorkResult::answer(json!({
                 "commit": report.commit, "reason": "pushed and proven", "steps": steps,

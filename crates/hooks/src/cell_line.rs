@@ -55,6 +55,17 @@ pub fn is_own_line(line: &str) -> bool {
     own_words(line).is_some()
 }
 
+/// Whether a line is one command of ours that only asks.
+#[must_use]
+pub fn is_own_question(line: &str) -> bool {
+    let words = own_words(line).unwrap_or_default();
+    let names: Vec<&str> = words.iter().take(2).map(String::as_str).collect();
+    matches!(
+        names.as_slice(),
+        ["work", "list" | "show"] | ["memory", "search"] | ["workflow", "list" | "show" | "check"]
+    )
+}
+
 /// The arguments of one command of ours that agents may use.
 fn own_words(line: &str) -> Option<Vec<String>> {
     let words = plain_words(line)?;

@@ -21,8 +21,10 @@ mod strict_json;
 mod tools;
 mod transcript;
 
-pub use answer::{Answer, HookOutput, REASON_BYTES_MAX, refuse_unreadable, render};
-pub use cell_line::{CellLine, is_own_line, unwrap_cell_line};
+pub use answer::{
+    Answer, HookOutput, MESSAGE_BYTES_MAX, REASON_BYTES_MAX, refuse_unreadable, render,
+};
+pub use cell_line::{CellLine, is_own_line, is_own_question, unwrap_cell_line};
 pub use client::Client;
 pub use event::{EVENT_BYTES_MAX, EventKind, HookEvent, Subagent, ToolUse};
 pub use event_error::EventError;

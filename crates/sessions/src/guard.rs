@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use windlass_hooks::{Answer, EventKind, HookEvent, MappedCall, ToolUse};
 use windlass_kernel::run::RunName;
+use windlass_kernel::run::plan::RunOutcome;
 use windlass_kernel::{Code, Digest, PlanId, RiskLevel, State, TraceId};
 use windlass_runtime::{Asking, CallLimits, CallReport, CallRequest, ClientReport, Gateway};
 
@@ -147,19 +148,17 @@ impl Guard<'_> {
             EventKind::SessionEnded { reason } => {
                 self.reconcile(event, &session)?;
                 let reason = reason.as_deref().unwrap_or_default();
+                let missing = match self.core {
+                    Some(core) => self.ending(core, event, &session)?,
+                    None => Vec::new(),
+                };
                 if self.gateway.has_waiting_calls(PlanId(session.run.0))? {
                     // It can be resumed when the person has decided.
                     note(event, &session, json!({ "reason": reason, "waits": true }))?;
-                } else {
-                    let missing = match self.core {
-                        Some(core) => self.ending(core, event, &session)?,
-                        None => Vec::new(),
-                    };
-                    // What was not closed stays open, for the next session to see.
-                    if missing.is_empty() {
-                        session.end(reason)?;
-                    }
+                } else if missing.is_empty() {
+                    session.end(RunOutcome::Pass, reason)?;
                 }
+                // What was not closed stays open, for the next session to see.
                 Ok(Answer::Proceed)
             }
             EventKind::SettingsChanged { source, file } => {
@@ -455,7 +454,7 @@ impl Guard<'_> {
     }
 
     /// Records what a client reports of a use of a tool.
-    fn after(
+    pub(crate) fn after(
         &self,
         event: &HookEvent,
         session: &Session<'_>,

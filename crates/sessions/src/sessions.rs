@@ -298,7 +298,7 @@ impl Session<'_> {
     ///
     /// # Errors
     /// [`SessionError`] if it cannot be recorded.
-    pub fn end(&self, reason: &str) -> Result<(), SessionError> {
+    pub fn end(&self, outcome: RunOutcome, reason: &str) -> Result<(), SessionError> {
         let _lock = self.sessions.lock(&self.stem)?;
         let mut recorder: Recorder<Run> =
             Recorder::open(&self.sessions.store, self.run, Vec::new())?;
@@ -308,11 +308,8 @@ impl Session<'_> {
         let done = PhaseResult { answer: json!({}), ..PhaseResult::default() };
         let (phase, done) = (PHASE.to_owned(), Box::new(done));
         self.sessions.add(&mut recorder, Event::PhaseDone { phase, attempt: 1, done })?;
-        let ended = Event::Ended {
-            outcome: RunOutcome::Pass,
-            reason: "session_ended".to_owned(),
-            detail: reason.to_owned(),
-        };
+        let ended =
+            Event::Ended { outcome, reason: "session_ended".to_owned(), detail: reason.to_owned() };
         self.sessions.add(&mut recorder, ended)?;
         recorder.commit(KeyAction::None, After::Release)?;
         Ok(())

@@ -10,6 +10,7 @@ use windlass_journal::{RunFilter, Runs};
 use windlass_kernel::artifact::DecidedBy;
 use windlass_kernel::grant::{EVERY_TOOL, TIMES_MAX, Terms};
 use windlass_kernel::run::Run;
+use windlass_kernel::run::plan::RunOutcome;
 use windlass_kernel::{Call, Code, State, Timestamp, TraceId};
 use windlass_runtime::{Clock as _, SystemClock};
 use windlass_sessions::core::StepStatus;
@@ -295,9 +296,14 @@ fn end(project: &Project, named: &str, reason: &str, output: &Output) -> Command
     let runs = project.runs()?;
     let found = find(&runs, Some(named))?;
     let sessions = open_sessions(project)?;
+    // Work that was not verified and pushed is no success.
+    let outcome = match session_core::open_ends(project, &runs, &found)?.is_empty() {
+        true => RunOutcome::Pass,
+        false => RunOutcome::Blocked,
+    };
     sessions
         .of_run(found.session_name(), found.trace_id())
-        .end(reason)
+        .end(outcome, reason)
         .map_err(|error| Failure::of(error.code(), &error))?;
     if output.json {
         output.value(&json!({ "run_id": found.name(), "state": "ended" }))?;

@@ -10,6 +10,7 @@ use windlass_journal::{RunFilter, Runs};
 use windlass_kernel::Code;
 use windlass_kernel::TraceId;
 use windlass_kernel::run::RunName;
+use windlass_kernel::run::plan::RunOutcome;
 use windlass_sessions::core::{
     CoreNote, CoreProgress, CoreSettings, CoreSurroundings as _, SessionFacts, StepStatus,
 };
@@ -26,6 +27,7 @@ use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, sanitize};
 use crate::people::AccountPeople;
 use crate::project::Project;
+use crate::session_loop;
 use crate::session_surroundings::text_of as text_of_path;
 
 /// The most sessions that are looked through.
@@ -77,6 +79,16 @@ pub fn unclosed(runs: &Runs, config: &Config, but: Option<TraceId>) -> Vec<(Stri
         }
     }
     found
+}
+
+/// What keeps a session from being closed as a success; nothing if the project's sessions go through no loop.
+pub fn open_ends(project: &Project, runs: &Runs, found: &Found) -> Result<Vec<String>, Failure> {
+    if !session_loop::is_core(project.state()?)? {
+        return Ok(Vec::new());
+    }
+    let (run, head) = (found.trace_id(), found.run.head.entry_digest);
+    let progress = CoreProgress::fold(runs.store(), run, head, &settings(&project.settings()?))?;
+    Ok(progress.open_ends())
 }
 
 /// The sessions that are blocked, with the reasons.
@@ -294,7 +306,7 @@ pub fn close(project: &Project, named: Option<&str>, output: &Output) -> Command
     let is_left = unclosed(&runs, &config, None).iter().any(|(name, _)| *name == found.name());
     session.core(&settings, |_| Ok((notes, ()))).map_err(|error| refused(&error))?;
     if report.succeeded() && is_left {
-        session.end("closed by hand").map_err(|error| refused(&error))?;
+        session.end(RunOutcome::Pass, "closed by hand").map_err(|error| refused(&error))?;
     }
     if output.json {
         output.value(&json!({

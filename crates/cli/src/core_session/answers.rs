@@ -2,8 +2,8 @@
 
 use serde_json::json;
 use windlass_formats::core::{
-    CriticAnswer, CriticVerdict, CustodietAnswer, CustodietVerdict, FrameworkAnswer,
-    HydratorAnswer, QaAnswer, QaVerdict,
+    CheckResult, CriticAnswer, CriticVerdict, CustodietAnswer, CustodietVerdict, FrameworkAnswer,
+    HydratorAnswer, QaAnswer, QaCheck, QaChecks, QaVerdict,
 };
 use windlass_sessions::core::{CoreNote, Finding, Judge, PlanStep, Workflow};
 
@@ -12,6 +12,7 @@ pub fn read(
     judge: Judge,
     id: &str,
     text: &str,
+    gates: &[String],
     workflow: impl FnOnce(&str) -> Result<Workflow, String>,
 ) -> Result<CoreNote, String> {
     let id = id.to_owned();
@@ -55,6 +56,13 @@ pub fn read(
         }
         Judge::QaVerifier => {
             let answer = QaAnswer::read(text).map_err(|error| error.to_string())?;
+            if answer.verdict == QaVerdict::Verified
+                && let Some(gate) = gates.iter().find(|gate| !is_met(gate, &answer.checks))
+            {
+                return Err(format!(
+                    "it says VERIFIED, but its checks do not show that the gate `{gate}` is met"
+                ));
+            }
             let verdict = match answer.verdict {
                 QaVerdict::Verified => "VERIFIED",
                 QaVerdict::Issues => "ISSUES",
@@ -80,6 +88,18 @@ pub fn read(
                 improvements: improvements.collect(),
             })
         }
+    }
+}
+
+/// Whether the checks of a verification show that a gate of the workflow is met. Other gates are met in other ways.
+fn is_met(gate: &str, checks: &QaChecks) -> bool {
+    let passed = |check: &QaCheck| check.result == CheckResult::Passed;
+    match gate {
+        "tdd" | "tests_pass" | "no_regression" | "reproducible_test" => passed(&checks.tests),
+        "functionality" => passed(&checks.intent),
+        "quality" => passed(&checks.errors),
+        "completeness" | "verified" | "all_items_processed" => passed(&checks.criteria),
+        _ => true,
     }
 }
 

@@ -254,8 +254,14 @@ impl CoreSurroundings for ProjectCore<'_> {
         material
     }
 
-    fn read_answer(&self, judge: Judge, id: &str, text: &str) -> Result<CoreNote, String> {
-        answers::read(judge, id, text, |workflow| self.workflow(workflow))
+    fn read_answer(
+        &self,
+        judge: Judge,
+        id: &str,
+        text: &str,
+        gates: &[String],
+    ) -> Result<CoreNote, String> {
+        answers::read(judge, id, text, gates, |workflow| self.workflow(workflow))
     }
 
     fn start(&self, facts: SessionFacts<'_>, progress: &CoreProgress) -> Result<String, String> {
@@ -311,7 +317,7 @@ impl CoreSurroundings for ProjectCore<'_> {
             cell.extend(["--workspace".to_owned(), self.root.to_owned()]);
         }
         let tracker = self.tracker();
-        let title = state.plan().map_or(state.prompt_text.as_str(), |plan| &plan.intent);
+        let title = state.work_plan().map_or(state.prompt_text.as_str(), |plan| &plan.intent);
         Closing {
             workspace: self.project.workspace(),
             format: self.config.core.format.as_deref(),

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::client::Client;
 
-pub use text::REASON_BYTES_MAX;
+pub use text::{MESSAGE_BYTES_MAX, REASON_BYTES_MAX};
 
 /// An answer to an event.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,7 +1,10 @@
 //! Reasons and messages, made safe to print.
 
-/// The longest reason or message.
+/// The longest reason.
 pub const REASON_BYTES_MAX: usize = 4096;
+
+/// The longest text that the agent is given besides.
+pub const MESSAGE_BYTES_MAX: usize = 64 << 10;
 
 /// What precedes a reason. Gemini CLI takes a reason that happens to be JSON for an answer: this makes it none.
 const PREFIX: &str = "refused: ";
@@ -30,7 +33,8 @@ fn line(text: &str) -> String {
 /// A message; it may have several lines, or none.
 pub(super) fn message(text: &str) -> String {
     let shown = |char: &char| matches!(char, '\n' | '\t') || is_shown(*char);
-    cut(text.chars().filter(shown).collect::<String>().trim().to_owned())
+    let text = text.chars().filter(shown).collect::<String>().trim().to_owned();
+    cut_to(text, MESSAGE_BYTES_MAX)
 }
 
 /// Whether a character is neither a control character nor changes how its neighbours are shown.
@@ -40,7 +44,11 @@ fn is_shown(char: char) -> bool {
         && char != '\u{feff}'
 }
 
-fn cut(mut text: String) -> String {
-    text.truncate(text.floor_char_boundary(REASON_BYTES_MAX));
+fn cut(text: String) -> String {
+    cut_to(text, REASON_BYTES_MAX)
+}
+
+fn cut_to(mut text: String, bytes_max: usize) -> String {
+    text.truncate(text.floor_char_boundary(bytes_max));
     text
 }

@@ -1,7 +1,9 @@
 //! Answers as exact text, for each client and event.
 
 use serde_json::json;
-use windlass_hooks::{Answer, Client, HookOutput, REASON_BYTES_MAX, refuse_unreadable, render};
+use windlass_hooks::{
+    Answer, Client, HookOutput, MESSAGE_BYTES_MAX, REASON_BYTES_MAX, refuse_unreadable, render,
+};
 
 fn output(exit_code: u8, stdout: &str, stderr: &str) -> HookOutput {
     HookOutput { exit_code, stdout: stdout.to_owned(), stderr: stderr.to_owned() }
@@ -243,6 +245,6 @@ fn an_empty_message_is_silence() {
         |client, event, text: &str| render(client, event, &Answer::Tell { text: text.to_owned() });
     assert_eq!(told(Client::Claude, "PostToolUse", " \0"), printed(""));
     assert_eq!(told(Client::Gemini, "BeforeTool", ""), printed(""));
-    let long = told(Client::Codex, "Stop", &"€".repeat(5000)).stdout;
-    assert_eq!(long, format!(r#"{{"systemMessage":"{}"}}"#, "€".repeat(REASON_BYTES_MAX / 3)));
+    let long = told(Client::Codex, "Stop", &"€".repeat(50_000)).stdout;
+    assert_eq!(long, format!(r#"{{"systemMessage":"{}"}}"#, "€".repeat(MESSAGE_BYTES_MAX / 3)));
 }

@@ -99,11 +99,13 @@ fn claude_code_gets_the_program_and_its_arguments() {
     let tool = json!([{ "matcher": "*", "hooks": [blocking] }]);
     let guarded = json!([{ "hooks": [blocking] }]);
     let other = json!([{ "hooks": [plain] }]);
+    let mut longer = other.clone();
+    longer[0]["hooks"][0]["timeout"] = json!(600);
     let expected = json!({ "hooks": {
         "PreToolUse": tool, "PermissionRequest": tool, "PostToolUse": tool,
         "PostToolUseFailure": tool, "UserPromptSubmit": guarded, "ConfigChange": guarded,
         "SessionStart": other, "SessionEnd": other, "SubagentStart": other, "SubagentStop": other,
-        "Stop": other,
+        "Stop": longer,
     }});
     assert_eq!(value, expected);
 }
@@ -197,7 +199,7 @@ fn hooks_of_others_stay_where_they_are() {
                         "type": "command",
                         "command": "/opt/windlass",
                         "args": ["hook", "--client", "claude"],
-                        "timeout": 30
+                        "timeout": 600
                     }
                 ]
             }

@@ -30,6 +30,7 @@ fn the_plugin_for_claude_code_has_the_hooks_that_are_installed() {
         "hooks/hooks.json",
         "commands/status.md",
         "commands/queue.md",
+        "commands/session-insights.md",
     ];
     assert_eq!(paths, expected);
     let manifest: Value = serde_json::from_str(&files[0].text).unwrap();

@@ -103,6 +103,10 @@ impl CoreProgress {
             }
             CoreNote::Reflected { .. } => self.counters.worked = false,
             CoreNote::Closed { .. } => self.counters.unclosed = false,
+            // An audit that says nothing is none.
+            CoreNote::AnswerRefused { judge: Judge::Custodiet, .. } => {
+                self.counters.audit_due = true;
+            }
             CoreNote::JudgeStarted { .. }
             | CoreNote::AnswerRefused { .. }
             | CoreNote::Planned { .. }

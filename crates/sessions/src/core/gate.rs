@@ -31,9 +31,14 @@ impl CoreProgress {
     #[must_use]
     pub fn refuses_writing(&self) -> Option<Missing> {
         self.refuses_by_plan().or_else(|| {
-            self.counters
-                .audit_due
-                .then(|| judge("audit", Judge::Custodiet, "an audit of the work so far is due"))
+            let is_running = self.state.running.values().any(|one| *one == Judge::Custodiet);
+            let why = match (self.counters.audit_due, is_running) {
+                (true, _) => "an audit of the work so far is due",
+                // It was broken off, or the agent did not wait for it.
+                (false, true) => "an audit was begun and has not answered",
+                (false, false) => return None,
+            };
+            Some(judge("audit", Judge::Custodiet, why))
         })
     }
 

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use windlass_hooks::{Answer, EventKind, HookEvent, ToolUse};
 use windlass_kernel::{Code, Digest, RiskLevel};
-use windlass_runtime::{CallReport, CallRequest};
+use windlass_runtime::{CallReport, CallRequest, ClientReport};
 
 use super::cached::CoreProgress;
 use super::gate::Missing;
@@ -93,7 +93,16 @@ impl Guard<'_> {
                     self.gateway.refuse(request, Code::PolicyDenied, reason.clone())?;
                 }
             }
-            EventKind::AfterTool { .. } => {}
+            // What was done is on record all the same.
+            EventKind::AfterTool { tool_use, result, failure, duration_ms, .. } => {
+                let report = ClientReport {
+                    client: event.client.as_str().to_owned(),
+                    result: result.clone(),
+                    failure: failure.clone(),
+                    duration_ms: duration_ms.unwrap_or_default(),
+                };
+                self.after(event, session, tool_use, &report)?;
+            }
             EventKind::SessionStarted { .. }
             | EventKind::Prompted { .. }
             | EventKind::PermissionRequested(_)
@@ -128,6 +137,11 @@ impl Guard<'_> {
             None => requests.iter().any(|request| request.declared_class != RiskLevel::Read),
         };
         if let Some(judge) = by_judge {
+            // What agents may tell Windlass is for those who work.
+            let tells = mapped.line.as_deref().is_some_and(|line| {
+                windlass_hooks::is_own_line(line) && !windlass_hooks::is_own_question(line)
+            });
+            let writes = writes || tells;
             let reason = format!("{} judges and changes nothing", judge.as_str());
             return Ok(if writes { Gate::Closed(reason) } else { Gate::Open { reading: true } });
         }
@@ -224,8 +238,10 @@ impl Guard<'_> {
         failure: Option<&str>,
     ) -> Result<Answer, SessionError> {
         let id = tool_use.id.clone().unwrap_or_default();
-        let judge = session.core(core.settings, |progress| {
-            Ok((Vec::new(), progress.state.running.get(&id).copied()))
+        let (judge, gates) = session.core(core.settings, |progress| {
+            let gates = progress.state.work_plan().map(|plan| plan.gates.clone());
+            let gates = gates.unwrap_or_default();
+            Ok((Vec::new(), (progress.state.running.get(&id).copied(), gates)))
         })?;
         let Some(judge) = judge else {
             let text = "UNGUARDED: this judge was not started through Windlass, so its answer does not count";
@@ -235,7 +251,8 @@ impl Guard<'_> {
             (Some(failure), _) => Err(format!("it failed: {failure}")),
             (None, None) => Err("it gave no answer".to_owned()),
             (None, Some(text)) => {
-                core.surroundings.read_answer(judge, &id, &self.surroundings.redacted(&text))
+                let text = self.surroundings.redacted(&text);
+                core.surroundings.read_answer(judge, &id, &text, &gates)
             }
         };
         let note = answer.unwrap_or_else(|reason| CoreNote::AnswerRefused { judge, id, reason });

@@ -28,3 +28,6 @@ pub use surroundings::{
     CloseReport, CoreSurroundings, HydrationContext, JudgeFile, JudgeMaterial, SessionFacts,
     Workflow,
 };
+
+#[cfg(test)]
+mod tests;

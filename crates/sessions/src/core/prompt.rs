@@ -39,7 +39,7 @@ pub fn judge_prompt(judge: Judge, state: &CoreState, material: &JudgeMaterial) -
         }
     } else {
         part("The user's prompt", &state.prompt_text);
-        if let Some(plan) = state.plan() {
+        if let Some(plan) = state.work_plan() {
             part("Intent", &plan.intent);
             part("Workflow", &format!("{} (gates: {})", plan.workflow, plan.gates.join(", ")));
             part("Acceptance criteria", &lines(plan.criteria.iter().map(String::as_str)));

@@ -30,6 +30,8 @@ pub struct CoreState {
     pub context: Option<String>,
     /// Its plan.
     pub plan: PlanState,
+    /// The plan of an earlier prompt whose work is not closed.
+    pub earlier: Option<Box<Plan>>,
     /// What the critic says of the plan.
     pub critic: CriticState,
     /// How often the plan was sent back.
@@ -216,6 +218,9 @@ impl CoreState {
                 self.prompt = *number;
                 self.prompt_text.clone_from(text);
                 self.context.clone_from(context);
+                if let PlanState::Made(plan) = &self.plan {
+                    self.earlier = Some(plan.clone());
+                }
                 self.plan = match skipped {
                     Some(reason) => PlanState::Skipped { reason: reason.clone() },
                     None => PlanState::Due { findings: Vec::new() },
@@ -225,6 +230,8 @@ impl CoreState {
                 (self.skill, self.warning) = (None, None);
             }
             CoreNote::JudgeStarted { judge, id, .. } => {
+                // One that was started before and has not answered will not.
+                self.running.retain(|_, one| one != judge);
                 self.running.insert(id.clone(), *judge);
                 if *judge == Judge::Custodiet {
                     self.audited_at = Some(at);
@@ -344,6 +351,7 @@ impl CoreState {
                     commit.as_ref().map_or_else(String::new, |commit| format!("commit {commit}"));
                 self.deliver(key, DeliveryKind::WorkDone, "done", &text);
                 self.closed_at = Some(at);
+                self.earlier = None;
                 self.close_failure = None;
             }
             CoreNote::Closing(_) | CoreNote::Unclosed { .. } => {}
@@ -413,6 +421,12 @@ impl CoreState {
             PlanState::Made(plan) => Some(plan),
             PlanState::None | PlanState::Skipped { .. } | PlanState::Due { .. } => None,
         }
+    }
+
+    /// The plan that unverified work was done by: the present one, or else that of an earlier prompt.
+    #[must_use]
+    pub fn work_plan(&self) -> Option<&Plan> {
+        self.plan().or(self.earlier.as_deref())
     }
 
     /// Whether the plan's workflow has a gate.

@@ -108,11 +108,17 @@ pub trait CoreSurroundings {
     /// What a judge is given.
     fn material(&self, facts: SessionFacts<'_>, judge: Judge, state: &CoreState) -> JudgeMaterial;
 
-    /// Reads the answer of a judge strictly; `workflow` is asked for the selected one.
+    /// Reads the answer of a judge strictly; what it verifies must meet the gates of the workflow.
     ///
     /// # Errors
     /// Why it is not an answer.
-    fn read_answer(&self, judge: Judge, id: &str, text: &str) -> Result<CoreNote, String>;
+    fn read_answer(
+        &self,
+        judge: Judge,
+        id: &str,
+        text: &str,
+        gates: &[String],
+    ) -> Result<CoreNote, String>;
 
     /// What the agent is given when a session starts; sets its variables.
     ///
