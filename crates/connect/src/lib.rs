@@ -10,6 +10,7 @@ mod attached;
 mod cache_changes;
 mod cache_settings;
 mod call_failure;
+mod client_files;
 mod command;
 mod file_tools;
 mod hidden_files;

@@ -20,27 +20,10 @@ use crate::Certainty;
 use crate::cache_changes::CacheChanges;
 use crate::cache_settings::CacheSettings;
 use crate::call_failure::CallFailure;
+use crate::client_files::{CLIENT_FILES, client_files};
 use crate::hidden_files::HiddenFiles;
 use crate::pinned::ShownFiles;
 use crate::protected_paths::{ProtectedContents, ProtectedPaths};
-
-/// The files in which coding agents have their hooks: whoever changes them switches the guard of sessions off.
-const CLIENT_FILES: [&str; 7] = [
-    ".claude/settings.json",
-    ".claude/settings.local.json",
-    ".codex/config.toml",
-    ".codex/hooks.json",
-    ".gemini/settings.json",
-    ".opencode/plugin/windlass.js",
-    "opencode.json",
-];
-
-/// Mounts that keep those that are there as they are.
-fn client_files(workspace: &Path) -> impl Iterator<Item = Mount> {
-    let paths = CLIENT_FILES.map(|name| workspace.join(name)).into_iter();
-    let files = paths.filter(|path| path.symlink_metadata().is_ok_and(|found| found.is_file()));
-    files.map(|path| Mount::Bind { path, access: Access::Read })
-}
 
 /// How long the temporary files of a run are kept after its last command.
 const TEMPORARY_AGE_MAX: Duration = Duration::from_secs(7 * 24 * 3600);

@@ -3,6 +3,7 @@
 //!
 //! Nothing is started here: the client makes the calls. Whatever goes wrong is an error, and the caller refuses then.
 
+mod before;
 pub mod core;
 mod error;
 mod guard;

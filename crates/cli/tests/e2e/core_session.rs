@@ -690,3 +690,90 @@ fn a_recorded_stream_of_events_is_decided_on_event_by_event() {
     assert_eq!(codes, expected);
     core.place.run(&["verify"]).exit(0);
 }
+
+#[test]
+fn an_audit_that_says_nothing_is_none() {
+    let core = Core::with("audit_every = 1\naudit_chance_percent = 0");
+    core.prompt("add a file").exit(0);
+    core.plan("minor-edit");
+    core.bash("r1", "cat old.txt").exit(0);
+    assert!(core.write("w1").exit(2).stderr.contains("custodiet"));
+    // An answer that cannot be read, and one that never came.
+    core.judge_says("a1", "custodiet", "I think it is OK").exit(0);
+    assert!(core.write("w2").exit(2).stderr.contains("custodiet"));
+    core.start_judge("a2", "custodiet").exit(0);
+    assert!(core.write("w3").exit(2).stderr.contains("has not answered"));
+    core.judge_says("a3", "custodiet", &audited("OK")).exit(0);
+    core.write("w4").exit(0);
+}
+
+#[test]
+fn unverified_work_is_no_success_whoever_ends_the_session() {
+    let core = Core::new();
+    core.prompt("add a file").exit(0);
+    core.plan("minor-edit");
+    core.write("w1").exit(0);
+    // A verification must show what the workflow's gates want.
+    let mut untested: Value = serde_json::from_str(&verified("VERIFIED")).unwrap();
+    untested["checks"]["tests"]["result"] = json!("not_applicable");
+    let refused = told(&core.judge_says("q1", "qa-verifier", &untested.to_string()).exit(0));
+    assert!(refused.contains("tests_pass") || refused.contains("tdd"), "{refused}");
+    // The next prompt does not take away what the work is measured by.
+    core.prompt(". and now something else").exit(0);
+    let given = core.start_judge("q2", "qa-verifier").exit(0).json();
+    let prompt = given["hookSpecificOutput"]["updatedInput"]["prompt"].to_string();
+    assert!(prompt.contains("new.txt exists and is new"), "{prompt}");
+    core.place.run(&["session", "end", core.id]).exit(0);
+    let runs = core.place.run(&["status", "--json"]).exit(0).json();
+    assert_eq!(runs[0]["outcome"], "BLOCKED", "{runs}");
+}
+
+#[test]
+fn what_was_done_is_on_record_even_in_a_blocked_session() {
+    let core = Core::new();
+    core.prompt("add a file").exit(0);
+    core.plan("minor-edit");
+    core.write("w1").exit(0);
+    core.judge_says("a", "custodiet", &audited("BLOCK")).exit(2);
+    let path = core.place.work().join("new.txt");
+    let report = json!({
+        "tool_name": "Write", "tool_use_id": "w1", "tool_response": {},
+        "tool_input": { "file_path": path, "content": "new\n" },
+    });
+    assert!(core.send("PostToolUse", &report).exit(2).stderr.contains("BLOCKED"));
+    let calls = core.place.run(&["call", "list", "--json"]).exit(0).json();
+    assert_eq!(calls[0]["current_state"], "COMPLETED", "{calls}");
+}
+
+#[test]
+fn judges_ask_and_do_not_tell() {
+    let core = Core::new();
+    core.prompt("add a file").exit(0);
+    let by_judge = |line: &str, id: &str| {
+        core.send(
+            "PreToolUse",
+            &json!({
+                "tool_name": "Bash", "tool_input": { "command": line }, "tool_use_id": id,
+                "agent_id": "a1", "agent_type": "windlass:qa-verifier",
+            }),
+        )
+    };
+    by_judge("windlass work list", "j1").exit(0);
+    by_judge("windlass memory search attic", "j2").exit(0);
+    by_judge("windlass work create x", "j3").exit(2);
+    by_judge("windlass session step locate completed", "j4").exit(2);
+}
+
+#[test]
+fn a_session_is_given_as_much_as_is_set_and_told_what_was_cut() {
+    let core = Core::with("context_bytes_max = 12000");
+    core.place.write("AGENTS.md", "a".repeat(8000));
+    core.place.write("CORE.md", "c".repeat(8000));
+    let started = told(&core.send("SessionStart", &json!({ "source": "startup" })).exit(0));
+    assert!(started.contains(&"a".repeat(8000)), "{}", started.len());
+    assert!(
+        started.contains("[cut to 12000 bytes: CORE.md"),
+        "{}",
+        &started[started.len() - 200..]
+    );
+}

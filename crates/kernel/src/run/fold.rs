@@ -371,8 +371,9 @@ impl Run {
         if number != self.invocations.saturating_add(1) {
             return Err(format!("invocation {number} is not the next one"));
         }
-        let open = self.phases.get(position).is_some_and(|state| state.open_invocation.is_some());
-        let audited = self.phases.get(position).is_some_and(|state| state.open_audit.is_some());
+        let (open, audited) = self.phases.get(position).map_or((false, false), |state| {
+            (state.open_invocation.is_some(), state.open_audit.is_some())
+        });
         let is_audit = open && !audited && self.audits(position, agent);
         if open && !is_audit || !self.index.at_work.contains(&position) {
             return Err(format!(
@@ -399,11 +400,10 @@ impl Run {
 
     /// Whether an agent audits the work of a phase while it is done.
     fn audits(&self, position: usize, agent: &str) -> bool {
-        let Some((phase, _)) = self.phase(position) else { return false };
-        phase.checks.iter().any(|check| {
-            matches!(check.at, CheckTiming::During { .. })
-                && matches!(&check.doer, Doer::Agent { agent: own, .. } if own == agent)
-        })
+        let is_by = |doer: &Doer| matches!(doer, Doer::Agent { agent: own, .. } if own == agent);
+        let is_audit = |at: CheckTiming| matches!(at, CheckTiming::During { .. });
+        let mut checks = self.phase(position).into_iter().flat_map(|(phase, _)| &phase.checks);
+        checks.any(|check| is_audit(check.at) && is_by(&check.doer))
     }
 
     fn phase_done(&mut self, phase: &str, attempt: u32, done: &PhaseResult) -> Result<(), String> {

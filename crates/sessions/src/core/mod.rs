@@ -3,6 +3,7 @@
 //! The person leads, so nothing is driven here. The agent is told what comes next; what writes is refused until it has
 //! happened; and what a judge says is read from the client's report of it, never from the agent.
 
+mod answered;
 mod cached;
 mod gate;
 mod guard;
@@ -13,10 +14,11 @@ mod settings;
 mod state;
 mod surroundings;
 
+pub(crate) use answered::judge_of;
 pub use cached::{CoreProgress, Counters};
 pub use gate::{Missing, NextStep};
 pub use guard::Core;
-pub(crate) use guard::{Gate, judge_of};
+pub(crate) use guard::Gate;
 pub use judge::Judge;
 pub use note::{CloseStep, CoreNote, Finding, PlanStep, StepStatus};
 pub use prompt::{is_skipped, judge_prompt};
