@@ -146,6 +146,7 @@ impl CoreRun {
                 id: phase.to_owned(),
                 file: windlass_kernel::Digest::of(b""),
                 prompt: windlass_kernel::Digest::of(b""),
+                tree: None,
             };
             state.apply(at, &started, 0);
             let gates = state.plan().map(|plan| plan.gates.clone()).unwrap_or_default();
@@ -361,6 +362,8 @@ impl CoreRun {
             .filter(|text| !text.trim().is_empty())
             .unwrap_or_else(|| task_of(&run));
         let report = Closing {
+            began: None,
+            blocked: None,
             workspace,
             format: self.config.core.format.as_deref(),
             title: &title,

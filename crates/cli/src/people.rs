@@ -68,6 +68,18 @@ impl AccountPeople {
         }
     }
 
+    /// Fails unless there is an active person of this name.
+    pub fn require_known(&self, name: &str) -> Result<(), Failure> {
+        let people = self.store.all()?;
+        let is_it =
+            |person: &Person| is_same_name(&person.name, name) && person.revoked_at.is_none();
+        if people.iter().any(is_it) {
+            return Ok(());
+        }
+        let message = format!("nobody here is called `{}`", crate::output::sanitize(name));
+        Err(Failure::new(Code::PersonUnknown, message))
+    }
+
     /// Fails unless the person's key is protected: otherwise every process of the account could sign with it, also one
     /// that an agent started.
     pub fn require_protected(&self, name: &str) -> Result<(), Failure> {

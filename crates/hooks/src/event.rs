@@ -59,6 +59,8 @@ pub enum EventKind {
     Prompted {
         /// The prompt.
         text: String,
+        /// Who or what entered it, if the client says so: `user`, or a timer or another program.
+        source: Option<String>,
     },
     /// A tool is about to be used: may it?
     BeforeTool(ToolUse),

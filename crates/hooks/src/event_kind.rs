@@ -58,7 +58,8 @@ fn shared(client: Client, name: &str, fields: &Fields) -> Result<Option<EventKin
         "SessionStart" => EventKind::SessionStarted { source: fields.name("source")? },
         "SessionEnd" => EventKind::SessionEnded { reason: fields.name("reason")? },
         "UserPromptSubmit" => {
-            EventKind::Prompted { text: needed("prompt", fields.text("prompt"))? }
+            let text = needed("prompt", fields.text("prompt"))?;
+            EventKind::Prompted { text, source: fields.name("source")? }
         }
         "PreToolUse" => EventKind::BeforeTool(tool_use(client, fields)?),
         "PermissionRequest" => EventKind::PermissionRequested(tool_use(client, fields)?),
@@ -74,7 +75,9 @@ fn gemini(name: &str, fields: &Fields) -> Result<Option<EventKind>, EventError> 
     Ok(Some(match name {
         "SessionStart" => EventKind::SessionStarted { source: fields.name("source")? },
         "SessionEnd" => EventKind::SessionEnded { reason: fields.name("reason")? },
-        "BeforeAgent" => EventKind::Prompted { text: needed("prompt", fields.text("prompt"))? },
+        "BeforeAgent" => {
+            EventKind::Prompted { text: needed("prompt", fields.text("prompt"))?, source: None }
+        }
         "BeforeTool" => EventKind::BeforeTool(tool_use(Client::Gemini, fields)?),
         "AfterTool" => {
             let error = fields.get("tool_response").and_then(|response| response.get("error"));
@@ -89,7 +92,9 @@ fn opencode(name: &str, fields: &Fields) -> Result<Option<EventKind>, EventError
     Ok(Some(match name {
         "session.created" => EventKind::SessionStarted { source: fields.name("source")? },
         "session.deleted" => EventKind::SessionEnded { reason: fields.name("reason")? },
-        "chat.message" => EventKind::Prompted { text: needed("prompt", fields.text("prompt"))? },
+        "chat.message" => {
+            EventKind::Prompted { text: needed("prompt", fields.text("prompt"))?, source: None }
+        }
         "tool.execute.before" => EventKind::BeforeTool(tool_use(Client::OpenCode, fields)?),
         "tool.execute.after" => {
             let error = fields.get("error").and_then(failure_text);

@@ -52,15 +52,12 @@ impl Guard<'_> {
             .enumerate()
             .map(|(number, call)| self.request(event, run, tool_use, call, number))
             .collect();
-        let was_denied = match self.broken_off(event, session, &requests)? {
-            Counted::BrokenOff(report) => return self.refused(event, session, &report),
-            Counted::GoesOn { was_denied } => was_denied,
-        };
         let reading = match self.core {
             None => false,
             Some(core) => match self.gate(core, event, session, &mapped, &requests)? {
                 Gate::Open { reading } => reading,
                 Gate::Closed(reason) => {
+                    self.note_policy(session)?;
                     let Some(first) = requests.first() else { return Ok(Answer::Deny { reason }) };
                     self.gateway.refuse(first.clone(), Code::PolicyDenied, reason.clone())?;
                     return Ok(Answer::Deny { reason });
@@ -71,6 +68,10 @@ impl Guard<'_> {
                     return self.asked(event, session, &mapped, tool_use, &report);
                 }
             },
+        };
+        let was_denied = match self.broken_off(event, session, &requests)? {
+            Counted::BrokenOff(report) => return self.refused(event, session, &report),
+            Counted::GoesOn { was_denied } => was_denied,
         };
         let mut given: Vec<CallReport> = Vec::new();
         for request in requests {

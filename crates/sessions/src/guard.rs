@@ -7,7 +7,7 @@ use windlass_kernel::run::plan::RunOutcome;
 use windlass_kernel::{Digest, PlanId, RiskLevel, TraceId};
 use windlass_runtime::{CallLimits, ClientReport, Gateway};
 
-use crate::core::{Core, judge_of};
+use crate::core::{Core, is_notice, judge_of};
 use crate::error::SessionError;
 use crate::note::{SessionNote, Unguarded, notes};
 use crate::progress::Progress;
@@ -144,7 +144,9 @@ impl Guard<'_> {
                     (answer, _) => Ok(answer),
                 }
             }
-            EventKind::Prompted { text } => self.prompted(event, &session, text),
+            EventKind::Prompted { text, source } => {
+                self.prompted(event, &session, text, source.as_deref())
+            }
             EventKind::SessionEnded { reason } => {
                 self.reconcile(event, &session)?;
                 let reason = reason.as_deref().unwrap_or_default();
@@ -214,6 +216,7 @@ impl Guard<'_> {
         event: &HookEvent,
         session: &Session<'_>,
         text_given: &str,
+        source: Option<&str>,
     ) -> Result<Answer, SessionError> {
         if let Some(reason) = self.stopped(session) {
             return Ok(Answer::Halt { reason });
@@ -233,6 +236,8 @@ impl Guard<'_> {
         let hooks = self.surroundings.hooks_problem(event, None);
         let found = self.reconcile(event, session)?;
         let first = match self.core {
+            // What no person entered changes no gate.
+            Some(_) if is_notice(text_given, source) => None,
             Some(core) => self.take_prompt(core, event, session, number, text_given)?,
             None => None,
         };

@@ -315,6 +315,14 @@ impl Session<'_> {
         Ok(())
     }
 
+    /// Waits until nobody else writes to the tracker for the session; until it is dropped, nobody will.
+    ///
+    /// # Errors
+    /// [`SessionError`] if the lock cannot be made.
+    pub fn lock_deliveries(&self) -> Result<File, SessionError> {
+        self.sessions.lock(&format!("{}-deliveries", self.stem))
+    }
+
     /// Reads the progress of the session, changes it, and writes it if it is another one then.
     ///
     /// # Errors

@@ -95,13 +95,22 @@ fn answer(named: Option<&Path>, client: Option<Client>) -> Result<HookOutput, Fa
         .take(limit)
         .read_to_end(&mut bytes)
         .map_err(|error| Failure::of(Code::FileUnreadable, &error))?;
-    let event = HookEvent::parse(&bytes, client)
-        .map_err(|error| Failure::of(Code::RequestInvalid, &error))?;
+    let event = HookEvent::parse(&bytes, client).map_err(|error| {
+        STOPS.store(names_a_stop(&bytes), Ordering::SeqCst);
+        Failure::of(Code::RequestInvalid, &error)
+    })?;
     STOPS.store(
         matches!(event.kind, EventKind::Stopped { .. } | EventKind::SubagentStopped),
         Ordering::SeqCst,
     );
     judge(named, &event)
+}
+
+/// Whether an event that cannot be read says that an agent is about to stop.
+fn names_a_stop(bytes: &[u8]) -> bool {
+    let event: serde_json::Value = serde_json::from_slice(bytes).unwrap_or_default();
+    let name = event.get("hook_event_name").and_then(serde_json::Value::as_str);
+    matches!(name, Some("Stop" | "SubagentStop"))
 }
 
 fn judge(named: Option<&Path>, event: &HookEvent) -> Result<HookOutput, Failure> {

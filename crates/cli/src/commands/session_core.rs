@@ -160,6 +160,12 @@ pub fn text_of(note: &CoreNote) -> String {
         CoreNote::Step { step, status } => format!("step {step} {}", status.as_str()),
         CoreNote::SkillUsed { name } => format!("handed to {name}"),
         CoreNote::BlockCleared { by, reason } => format!("{by} cleared the block: {reason}"),
+        CoreNote::Began { dirty, .. } => {
+            format!("{} files were changed before the session", dirty.len())
+        }
+        CoreNote::WorkChanged { .. } => {
+            "the files are others than those that were verified".to_owned()
+        }
         CoreNote::StopRefused { missing } => format!("not let stop: {missing}"),
         CoreNote::Delivered { key, item } => format!("{key} is {item} in the tracker"),
         CoreNote::InsightsWritten { path } => format!("insights in {path}"),
@@ -224,8 +230,11 @@ pub fn clear_block(project: &Project, options: &ClearBlock, output: &Output) -> 
     }
     let runs = project.runs()?;
     let found = find(&runs, options.session.as_deref())?;
+    let reason = options.decider.reason.trim().to_owned();
+    if reason.is_empty() {
+        return Err(Failure::new(Code::RequestInvalid, "a block is not cleared without a reason"));
+    }
     let by = decider(project, &options.decider)?;
-    let reason = options.decider.reason.clone();
     change(project, &found, |progress| {
         if progress.state.blocked.is_none() {
             let message = format!("session `{}` is not blocked", found.name());
@@ -247,6 +256,7 @@ fn decider(project: &Project, options: &Decider) -> Result<String, Failure> {
     let people = AccountPeople::open()?;
     people.use_passphrase_file(options.passphrase_file.as_deref());
     let name = people.decider(options.by.as_deref())?;
+    people.require_known(&name)?;
     let files = project.files()?;
     if !cell::is_used(&project.supervisor(&files)?) {
         people.require_protected(&name)?;

@@ -1,5 +1,7 @@
 //! The judges as a client's subagents.
 
+use std::path::Path;
+
 use windlass_kernel::Digest;
 use windlass_loops::AgentFile;
 use windlass_sessions::core::Judge;
@@ -60,6 +62,66 @@ pub fn client_file(agent: &AgentFile) -> String {
         tools.join(", "),
         agent.prompt
     )
+}
+
+/// The most files of agents that are looked through.
+const FILES_MAX: usize = 1000;
+/// The most of a file that is looked at.
+const HEAD_BYTES_MAX: u64 = 64 << 10;
+
+/// Fails if the client may take another file for a judge's: one of the same name, or behind a link.
+pub fn require_only(root: &Path, judge: Judge) -> Result<(), String> {
+    let own = root.join(client_path(judge));
+    let home = crate::user_folders::home().map(|home| home.join(".claude/agents"));
+    let mut folders = vec![root.join(".claude/agents")];
+    folders.extend(home);
+    for link in [root.join(".claude"), root.join(".claude/agents"), own.clone()] {
+        if link.symlink_metadata().is_ok_and(|found| found.is_symlink()) {
+            return Err(format!(
+                "`{}` is a symbolic link; agents of the core loop are files",
+                link.display()
+            ));
+        }
+    }
+    let mut seen = 0_usize;
+    while let Some(folder) = folders.pop() {
+        let Ok(entries) = std::fs::read_dir(&folder) else { continue };
+        for entry in entries.flatten() {
+            seen = seen.saturating_add(1);
+            if seen > FILES_MAX {
+                return Err(format!("`{}` has too many files", folder.display()));
+            }
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path != own && is_named(&path, judge) {
+                return Err(format!(
+                    "`{}` is another agent called {}; ask the user to remove it",
+                    path.display(),
+                    judge.as_str()
+                ));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether the beginning of a file calls an agent like a judge.
+fn is_named(path: &Path, judge: Judge) -> bool {
+    use std::io::Read as _;
+    if path.extension().is_none_or(|extension| extension != "md") {
+        return false;
+    }
+    let mut bytes = Vec::new();
+    let read = std::fs::File::open(path)
+        .and_then(|file| file.take(HEAD_BYTES_MAX).read_to_end(&mut bytes));
+    let text = String::from_utf8_lossy(&bytes);
+    // One that cannot be read may be called anything.
+    read.is_err()
+        || text.lines().any(|line| {
+            let name = line.trim().strip_prefix("name:").map(str::trim);
+            name.is_some_and(|name| name.trim_matches(['"', '\'']) == judge.as_str())
+        })
 }
 
 /// The digest of a client's file.

@@ -27,6 +27,9 @@ pub fn read(
                 about: one.check.as_str().to_owned(),
                 text: one.problem.clone(),
             });
+            if answer.verdict == CriticVerdict::Proceed && !answer.findings.is_empty() {
+                return Err("it says PROCEED, but has findings".to_owned());
+            }
             let verdict = match answer.verdict {
                 CriticVerdict::Proceed => "PROCEED",
                 CriticVerdict::Revise => "REVISE",
@@ -72,7 +75,7 @@ pub fn read(
                 text: one.problem.clone(),
             });
             let (verdict, reason) = (verdict.to_owned(), answer.reason.clone());
-            Ok(CoreNote::Verified { id, verdict, reason, issues: issues.collect() })
+            Ok(CoreNote::Verified { id, verdict, reason, issues: issues.collect(), tree: None })
         }
         Judge::Framework => {
             let answer = FrameworkAnswer::read(text).map_err(|error| error.to_string())?;
@@ -109,6 +112,13 @@ fn planned(
     answer: HydratorAnswer,
     workflow: impl FnOnce(&str) -> Result<Workflow, String>,
 ) -> Result<CoreNote, String> {
+    let mut seen = std::collections::BTreeSet::new();
+    if let Some(twice) = answer.plan.iter().find(|item| !seen.insert(item.step.as_str())) {
+        return Err(format!("`plan` has the step `{}` twice", twice.step));
+    }
+    if answer.complexity.as_str() == "blocked-human" && answer.path.as_str() == "EXECUTE" {
+        return Err("`path` is EXECUTE although `complexity` is blocked-human".to_owned());
+    }
     let selected = workflow(&answer.workflow)?;
     let mut needed = selected.steps.iter().peekable();
     for item in &answer.plan {

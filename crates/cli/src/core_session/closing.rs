@@ -17,6 +17,10 @@ const TITLE_CHARS_MAX: usize = 72;
 
 /// What a close needs.
 pub struct Closing<'a> {
+    /// The commit at the beginning of the session, and the files that were changed already: they are not its work.
+    pub began: Option<&'a (Option<String>, Vec<String>)>,
+    /// Another session of the project that is blocked.
+    pub blocked: Option<String>,
     /// The folder that is worked in.
     pub workspace: &'a Path,
     /// The line that formats the files, if there is one.
@@ -47,7 +51,8 @@ impl Closing<'_> {
     pub fn run(&self) -> CloseReport {
         let mut report = CloseReport { steps: Vec::new(), commit: None };
         let git = Git::new(self.workspace);
-        let steps: [(&str, &dyn Fn() -> Done); 7] = [
+        let steps: [(&str, &dyn Fn() -> Done); 8] = [
+            ("check", &|| self.check(&git)),
             ("format", &|| self.format()),
             ("stage", &|| {
                 git.stage_all().map(|()| "all changes are staged".to_owned()).map_err(Failed::from)
@@ -70,6 +75,57 @@ impl Closing<'_> {
         }
         report.commit = git.head().ok().flatten().map(|commit| commit.as_str().to_owned());
         report
+    }
+
+    /// Only the session's own work is closed, and only from a repository that is between no two states.
+    fn check(&self, git: &Git) -> Done {
+        if let Some(name) = &self.blocked {
+            let reason = format!("session {name} is blocked, and its files may be among these");
+            return Err(Failed(reason));
+        }
+        if let Some(name) = git.unfinished()? {
+            return Err(Failed(format!(
+                "the repository is in the middle of a {name}: finish or abort it"
+            )));
+        }
+        let Some(branch) = git.branch()? else {
+            return Err(Failed("no branch is checked out: check one out".to_owned()));
+        };
+        let upstream = upstream(git)?;
+        if upstream.branch != branch {
+            return Err(Failed(format!(
+                "the branch `{branch}` follows `{}/{}`: give it a branch of its own with `git push -u {} {branch}`",
+                upstream.remote, upstream.branch, upstream.remote
+            )));
+        }
+        let changed = git.uncommitted()?;
+        if let Some((head, dirty)) = self.began {
+            let own = |path: &&String| changed.iter().any(|(one, _)| one == *path);
+            let before: Vec<&str> = dirty.iter().filter(own).map(String::as_str).take(5).collect();
+            if !before.is_empty() {
+                return Err(Failed(format!(
+                    "these were changed before the session and are not its work: {}; commit, stash or ignore them",
+                    before.join(", ")
+                )));
+            }
+            let tracked = format!("refs/remotes/{}/{}", upstream.remote, upstream.branch);
+            if let (Some(head), Some(tip)) = (head, git.commit_at(&tracked)?)
+                && git.has_commit(head)?
+                && !git.is_in(head, &tip)?
+            {
+                return Err(Failed(
+                    "there are commits from before the session that are not pushed: push them first".to_owned(),
+                ));
+            }
+        }
+        let top = git.top_level()?;
+        let below = self.workspace.strip_prefix(&top).unwrap_or(Path::new(""));
+        if let Some((outside, _)) =
+            changed.iter().find(|(path, _)| !Path::new(path).starts_with(below))
+        {
+            return Err(Failed(format!("`{outside}` is changed, but not in the project")));
+        }
+        Ok("only the session's work".to_owned())
     }
 
     fn format(&self) -> Done {
@@ -179,7 +235,15 @@ fn pull(git: &Git) -> Done {
     let Some(tip) = git.remote_tip(&upstream)? else {
         return Ok("the remote has no such branch yet".to_owned());
     };
+    let known = git.commit_at(&format!("refs/remotes/{}/{}", upstream.remote, upstream.branch))?;
     git.fetch(&upstream)?;
+    if let Some(known) = known
+        && !git.is_ancestor(&known, &tip)?
+    {
+        return Err(Failed(
+            "the remote's branch was rewritten: a person must look at it".to_owned(),
+        ));
+    }
     match git.rebase_onto(&tip)? {
         Rebased::Already => Ok("nothing new".to_owned()),
         Rebased::Done(commit) => Ok(format!("on top of {}: {}", tip.as_str(), commit.as_str())),

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use windlass_formats::Moment;
 use windlass_formats::core::{
-    CriticVerdict, Date, HydrationState, Insights, MainAgentState, Recorded, SessionFlags,
-    SessionState, SubagentState, insights_path, session_state_path,
+    CriticVerdict, Date, HydrationState, Insights, MainAgentState, Recorded, Reflection,
+    SessionFlags, SessionState, SubagentState, insights_path, session_state_path,
 };
 use windlass_kernel::{Timestamp, TraceId};
 use windlass_sessions::core::{CoreProgress, Judge, PlanState};
@@ -84,6 +84,12 @@ impl SessionFiles<'_> {
         if let Some((reflection, outcome)) = &state.reflection {
             let value = serde_json::json!({ "outcome": outcome, "text": reflection });
             own.framework_reflections = Some(vec![value]);
+            if let Ok(read) = Reflection::parse(reflection) {
+                own.outcome = read.outcome;
+                own.accomplishments = read.accomplishment.into_iter().collect();
+                own.friction_points = Some(read.root_cause.into_iter().collect());
+                own.proposed_changes = Some(vec![read.proposed_change]);
+            }
         }
         own
     }

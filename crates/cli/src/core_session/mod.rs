@@ -140,6 +140,7 @@ impl CoreSurroundings for ProjectCore<'_> {
 
     fn judge_file(&self, judge: Judge) -> Result<JudgeFile, String> {
         let ours = agents::client_file(&agents::source(self.files, judge)?);
+        agents::require_only(Path::new(self.root), judge)?;
         let path = Path::new(self.root).join(agents::client_path(judge));
         let theirs = std::fs::read(&path).map_err(|error| {
             format!(
@@ -264,6 +265,18 @@ impl CoreSurroundings for ProjectCore<'_> {
         answers::read(judge, id, text, gates, |workflow| self.workflow(workflow))
     }
 
+    fn tree(&self) -> Option<String> {
+        let tree = Git::new(self.project.workspace()).tree_of_worktree().ok()?;
+        Some(tree.as_str().to_owned())
+    }
+
+    fn repository(&self) -> (Option<String>, Vec<String>) {
+        let git = Git::new(self.project.workspace());
+        let head = git.head().ok().flatten().map(|commit| commit.as_str().to_owned());
+        let dirty = git.uncommitted().unwrap_or_default();
+        (head, dirty.into_iter().map(|(path, _)| path).collect())
+    }
+
     fn start(&self, facts: SessionFacts<'_>, progress: &CoreProgress) -> Result<String, String> {
         start::set_variables(self, &facts)?;
         Ok(start::context(self, &facts, progress))
@@ -318,7 +331,13 @@ impl CoreSurroundings for ProjectCore<'_> {
         }
         let tracker = self.tracker();
         let title = state.work_plan().map_or(state.prompt_text.as_str(), |plan| &plan.intent);
+        let runs = windlass_journal::Runs::new(Arc::clone(self.store));
+        let own = RunName::of(facts.run).to_string();
+        let blocked = crate::commands::session_core::blocked(&runs, self.config);
+        let blocked = blocked.into_iter().map(|(name, _)| name).find(|name| *name != own);
         Closing {
+            began: state.began.as_ref(),
+            blocked,
             workspace: self.project.workspace(),
             format: self.config.core.format.as_deref(),
             title,

@@ -75,7 +75,10 @@ pub fn context(
     let open_ends = progress.open_ends();
     parts.add("Not closed in this session", &open_ends.join("\n"));
     parts.add("Not closed in earlier sessions", &unclosed(core, facts));
-    let problems: Vec<String> = problem.into_iter().chain(no_memory).collect();
+    let ignored = std::env::var_os(DATA_VARIABLE)
+        .filter(|value| !Path::new(value).is_absolute())
+        .map(|_| format!("{DATA_VARIABLE} is not an absolute path and is not used"));
+    let problems: Vec<String> = problem.into_iter().chain(no_memory).chain(ignored).collect();
     parts.add("Not available", &problems.join("\n"));
     let text = parts.within(core.config.core.context_bytes_max);
     core.supervisor.redactor().redacted(&text)

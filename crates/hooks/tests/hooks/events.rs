@@ -133,7 +133,10 @@ fn other_kinds_carry_their_fields() {
     let changed = EventKind::SettingsChanged { source: "skills".to_owned(), file: None };
     assert_eq!(kind(event, Client::Claude), changed);
     let event = opencode("chat.message", json!({ "prompt": "" }));
-    assert_eq!(kind(event, Client::OpenCode), EventKind::Prompted { text: String::new() });
+    assert_eq!(
+        kind(event, Client::OpenCode),
+        EventKind::Prompted { text: String::new(), source: None }
+    );
     let event = codex("SessionStart", json!({ "source": "resume" }));
     let started = EventKind::SessionStarted { source: Some("resume".to_owned()) };
     assert_eq!(kind(event, Client::Codex), started);

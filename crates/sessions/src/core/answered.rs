@@ -2,9 +2,11 @@
 
 use serde_json::Value;
 use windlass_hooks::ToolUse;
+use windlass_kernel::Digest;
 
 use super::judge::Judge;
 use super::note::CoreNote;
+use super::state::Running;
 use crate::tool_use::{Mapped, MappedUse};
 
 /// The judge that a use of a tool starts, if it does.
@@ -24,18 +26,40 @@ pub(super) fn skill_of(mapped: &MappedUse) -> Option<String> {
     Some(name.unwrap_or(&call.tool).to_owned())
 }
 
-/// The text that a subagent answered with.
-pub(super) fn answer_text(result: &Value) -> Option<String> {
-    let content = result.get("content").unwrap_or(result);
-    let text = match content {
+/// The text that a judge answered with, if the client's report is one of this judge with the prompt that it was given.
+pub(super) fn answer_text(result: &Value, running: &Running) -> Result<String, String> {
+    let text = |key: &str| result.get(key).and_then(Value::as_str);
+    if let Some(status) = text("status").filter(|status| *status != "completed") {
+        return Err(format!("it ended as `{status}`"));
+    }
+    let is_other = |kind: &str| Judge::named(kind) != Some(running.judge);
+    if text("agentType").is_some_and(is_other) {
+        return Err("another agent answered".to_owned());
+    }
+    if text("prompt").is_some_and(|prompt| Digest::of(prompt.as_bytes()) != running.prompt_digest) {
+        return Err("it was given another prompt".to_owned());
+    }
+    let said = match result.get("content").unwrap_or(result) {
         Value::String(text) => text.clone(),
         Value::Array(parts) => {
-            let texts = parts.iter().filter_map(|part| part.get("text")?.as_str());
-            texts.collect::<Vec<_>>().join("\n")
+            // The client's own notes stand before and behind what the agent said.
+            let count = |key: &str| {
+                let count = result.get(key).and_then(Value::as_u64).unwrap_or_default();
+                usize::try_from(count).unwrap_or(usize::MAX)
+            };
+            let own = parts.len().saturating_sub(count("harnessTailCount"));
+            let own = parts.get(count("harnessNoteCount")..own).unwrap_or_default();
+            let texts = own.iter().map(|part| match part.get("type").and_then(Value::as_str) {
+                Some("text") => part.get("text").and_then(Value::as_str),
+                Some(_) | None => None,
+            });
+            let texts =
+                texts.collect::<Option<Vec<_>>>().ok_or("it answered with more than text")?;
+            texts.join("\n")
         }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => return None,
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => String::new(),
     };
-    (!text.trim().is_empty()).then_some(text)
+    if said.trim().is_empty() { Err("it gave no answer".to_owned()) } else { Ok(said) }
 }
 
 /// What the agent is told of a judge's answer.
@@ -72,6 +96,8 @@ pub(super) fn told_of(note: &CoreNote) -> String {
         | CoreNote::SkillUsed { .. }
         | CoreNote::BlockCleared { .. }
         | CoreNote::StopRefused { .. }
+        | CoreNote::Began { .. }
+        | CoreNote::WorkChanged { .. }
         | CoreNote::Delivered { .. }
         | CoreNote::InsightsWritten { .. }
         | CoreNote::Closing(_)

@@ -60,14 +60,23 @@ impl CoreProgress {
     ) -> Result<Self, JournalError> {
         let history = SessionHistory::read(store, run)?;
         let mut folded = Self { head, state: CoreState::default(), counters: Counters::default() };
+        let mut changed_at = None;
         for (at, note) in &history.notes {
             if let SessionNote::Core(note) = note {
                 folded.state.apply(*at, note, settings.revisions_max);
+                if let CoreNote::WorkChanged { .. } = note {
+                    changed_at = Some(*at);
+                }
             }
         }
         // A line of shell that only read is counted as a write here: it cannot be told any more.
         let is_after =
             |at: Timestamp, since: Option<Timestamp>| since.is_none_or(|since| at > since);
+        if let Some(at) = changed_at {
+            folded.counters.wrote |= is_after(at, folded.state.verified_at);
+            folded.counters.worked |= is_after(at, folded.state.reflected_at);
+            folded.counters.unclosed |= is_after(at, folded.state.closed_at);
+        }
         for call in &history.calls {
             let Some(at) = requested_at(call) else { continue };
             let Some((request, _)) = &call.request else { continue };
@@ -101,6 +110,7 @@ impl CoreProgress {
             CoreNote::Verified { verdict, .. } if verdict == "VERIFIED" => {
                 self.counters.wrote = false;
             }
+            CoreNote::WorkChanged { .. } => self.count_write(),
             CoreNote::Reflected { .. } => self.counters.worked = false,
             CoreNote::Closed { .. } => self.counters.unclosed = false,
             // An audit that says nothing is none.
@@ -115,6 +125,7 @@ impl CoreProgress {
             | CoreNote::Verified { .. }
             | CoreNote::Step { .. }
             | CoreNote::SkillUsed { .. }
+            | CoreNote::Began { .. }
             | CoreNote::BlockCleared { .. }
             | CoreNote::StopRefused { .. }
             | CoreNote::Delivered { .. }

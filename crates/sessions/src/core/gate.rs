@@ -31,7 +31,7 @@ impl CoreProgress {
     #[must_use]
     pub fn refuses_writing(&self) -> Option<Missing> {
         self.refuses_by_plan().or_else(|| {
-            let is_running = self.state.running.values().any(|one| *one == Judge::Custodiet);
+            let is_running = self.state.running.values().any(|one| one.judge == Judge::Custodiet);
             let why = match (self.counters.audit_due, is_running) {
                 (true, _) => "an audit of the work so far is due",
                 // It was broken off, or the agent did not wait for it.
@@ -94,6 +94,49 @@ impl CoreProgress {
                     "the critic halted the plan ({reason}): tell the user; a new prompt begins anew"
                 ),
             )),
+        }
+    }
+
+    /// Why a judge may not be started now: it would only be asked until it says something else.
+    #[must_use]
+    pub fn refuses_judge(&self, judge: Judge, tree: Option<&str>) -> Option<String> {
+        let state = &self.state;
+        match judge {
+            Judge::PromptHydrator => match &state.plan {
+                PlanState::Due { .. } => None,
+                PlanState::None => Some("no prompt of the user is on record".to_owned()),
+                PlanState::Skipped { .. } => Some("the user asked for no plan".to_owned()),
+                PlanState::Made(_) => {
+                    Some("the prompt has its plan; a new prompt of the user begins anew".to_owned())
+                }
+            },
+            Judge::Critic => match (&state.plan, &state.critic) {
+                (PlanState::Made(_), CriticState::Due) => None,
+                (PlanState::Made(_), CriticState::Proceed) => {
+                    Some("the critic has approved the plan".to_owned())
+                }
+                (
+                    PlanState::Made(_)
+                    | PlanState::None
+                    | PlanState::Due { .. }
+                    | PlanState::Skipped { .. },
+                    _,
+                ) => {
+                    let missing = self.refuses_by_plan().map(|missing| missing.text);
+                    Some(missing.unwrap_or_else(|| "there is no plan to review".to_owned()))
+                }
+            },
+            Judge::QaVerifier => {
+                let seen = state.verified_tree.as_ref();
+                let is_same = seen.is_some_and(|(seen, prompt)| {
+                    Some(seen.as_str()) == tree && *prompt == state.prompt
+                });
+                let has_issues = matches!(state.qa, QaState::Issues { .. });
+                (is_same && has_issues).then(|| {
+                    "nothing was changed since the verifier found issues: mend them first, or tell the user".to_owned()
+                })
+            }
+            Judge::Custodiet | Judge::Framework => None,
         }
     }
 

@@ -20,7 +20,9 @@ use crate::sessions::Session;
 use crate::tool_use::{Mapped, MappedUse};
 
 /// The most characters of a prompt that are recorded.
-const PROMPT_CHARS_MAX: usize = 4000;
+const PROMPT_CHARS_MAX: usize = 32_000;
+/// The most files that were changed before a session.
+const DIRTY_MAX: usize = 2000;
 /// So many uses before an audit the agent is told of it.
 const COUNTDOWN: u32 = 2;
 
@@ -199,13 +201,12 @@ impl Guard<'_> {
         };
         let facts = SessionFacts { event, run: session.run };
         let now = session.core(core.settings, |progress| Ok((Vec::new(), progress.clone())))?;
-        if judge == Judge::Critic && now.state.plan().is_none() {
-            return deny(
-                now.refuses_writing().map_or_else(
-                    || "there is no plan to review".to_owned(),
-                    |missing| missing.text,
-                ),
-            );
+        let tree = match judge {
+            Judge::QaVerifier => core.surroundings.tree(),
+            Judge::PromptHydrator | Judge::Critic | Judge::Custodiet | Judge::Framework => None,
+        };
+        if let Some(reason) = now.refuses_judge(judge, tree.as_deref()) {
+            return deny(reason);
         }
         let material = core.surroundings.material(facts, judge, &now.state);
         let prompt = judge_prompt(judge, &now.state, &material);
@@ -214,6 +215,7 @@ impl Guard<'_> {
             id,
             file: file.digest,
             prompt: Digest::of(prompt.as_bytes()),
+            tree,
         };
         let progress =
             session.core(core.settings, |progress| Ok((vec![note], progress.clone())))?;
@@ -239,23 +241,32 @@ impl Guard<'_> {
         failure: Option<&str>,
     ) -> Result<Answer, SessionError> {
         let id = tool_use.id.clone().unwrap_or_default();
-        let (judge, gates) = session.core(core.settings, |progress| {
-            let gates = progress.state.work_plan().map(|plan| plan.gates.clone());
-            let gates = gates.unwrap_or_default();
-            Ok((Vec::new(), (progress.state.running.get(&id).copied(), gates)))
+        let (running, now) = session.core(core.settings, |progress| {
+            Ok((Vec::new(), (progress.state.running.get(&id).cloned(), progress.state.clone())))
         })?;
-        let Some(judge) = judge else {
+        let Some(running) = running else {
             let text = "UNGUARDED: this judge was not started through Windlass, so its answer does not count";
             return Ok(Answer::Tell { text: text.to_owned() });
         };
-        let answer = match (failure, answer_text(result)) {
+        let judge = running.judge;
+        let answer = match (failure, now.outdates(&running)) {
             (Some(failure), _) => Err(format!("it failed: {failure}")),
-            (None, None) => Err("it gave no answer".to_owned()),
-            (None, Some(text)) => {
+            (None, Some(reason)) => Err(reason.to_owned()),
+            (None, None) => answer_text(result, &running).and_then(|text| {
+                let gates = now.work_plan().map(|plan| plan.gates.clone()).unwrap_or_default();
                 let text = self.surroundings.redacted(&text);
                 core.surroundings.read_answer(judge, &id, &text, &gates)
-            }
+            }),
         };
+        let answer = answer.and_then(|note| match note {
+            CoreNote::Verified { id, verdict, reason, issues, .. } => {
+                if running.tree != core.surroundings.tree() {
+                    return Err("files were changed while it looked at them".to_owned());
+                }
+                Ok(CoreNote::Verified { id, verdict, reason, issues, tree: running.tree.clone() })
+            }
+            note => Ok(note),
+        });
         let note = answer.unwrap_or_else(|reason| CoreNote::AnswerRefused { judge, id, reason });
         let told = told_of(&note);
         let progress = session
@@ -321,8 +332,12 @@ impl Guard<'_> {
     ) -> Result<Option<String>, SessionError> {
         let facts = SessionFacts { event, run: session.run };
         self.deliver(core, facts, session)?;
-        let shown: String =
-            self.surroundings.redacted(text).chars().take(PROMPT_CHARS_MAX).collect();
+        let whole = self.surroundings.redacted(text);
+        let mut shown: String = whole.chars().take(PROMPT_CHARS_MAX).collect();
+        if shown.len() < whole.len() {
+            let left = whole.chars().count().saturating_sub(PROMPT_CHARS_MAX);
+            shown.push_str(&format!("\n[{left} more characters are left out]"));
+        }
         let skipped = is_skipped(text).map(str::to_owned);
         let skipped =
             skipped.or_else(|| event.subagent.is_some().then(|| "it is a subagent's".to_owned()));
@@ -338,13 +353,19 @@ impl Guard<'_> {
             }
         };
         let file = context.as_ref().map(|one| one.file.clone());
-        let note = CoreNote::PromptTaken {
+        let mut notes = Vec::new();
+        if now.state.began.is_none() {
+            let (head, mut dirty) = core.surroundings.repository();
+            dirty.truncate(DIRTY_MAX);
+            notes.push(CoreNote::Began { head, dirty });
+        }
+        notes.push(CoreNote::PromptTaken {
             number,
             text: shown,
             context: file.clone(),
             skipped: skipped.clone(),
-        };
-        session.core(core.settings, |_| Ok((vec![note], ())))?;
+        });
+        session.core(core.settings, |_| Ok((notes, ())))?;
         let now = self.now(core, session)?;
         core.surroundings.project(facts, &now, false);
         let told = context.and_then(|one| one.told);
@@ -366,12 +387,29 @@ impl Guard<'_> {
         facts: SessionFacts<'_>,
         session: &Session<'_>,
     ) -> Result<(), SessionError> {
-        let now = self.now(core, session)?;
-        if now.state.undelivered.is_empty() {
+        if self.now(core, session)?.state.undelivered.is_empty() {
             return Ok(());
         }
+        // Two processes would write the same things.
+        let _lock = session.lock_deliveries()?;
+        let now = self.now(core, session)?;
         let notes = core.surroundings.deliver(facts, &now.state);
         session.core(core.settings, |_| Ok((notes, ())))
+    }
+
+    /// Records if the files are others than those that were verified: then they must be verified again.
+    fn note_changed_work(&self, core: Core<'_>, session: &Session<'_>) -> Result<(), SessionError> {
+        let now = self.now(core, session)?;
+        let Some((verified, _)) = &now.state.verified_tree else { return Ok(()) };
+        if !now.counters.unclosed || now.counters.wrote {
+            return Ok(());
+        }
+        match core.surroundings.tree() {
+            Some(tree) if tree != *verified => {
+                session.core(core.settings, |_| Ok((vec![CoreNote::WorkChanged { tree }], ())))
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Whether the agent may stop; closes the work if it may.
@@ -382,6 +420,7 @@ impl Guard<'_> {
         session: &Session<'_>,
     ) -> Result<Answer, SessionError> {
         let facts = SessionFacts { event, run: session.run };
+        self.note_changed_work(core, session)?;
         let now = self.now(core, session)?;
         if let Some(missing) = now.refuses_stopping()
             && now.state.stops_refused < core.settings.stops_max

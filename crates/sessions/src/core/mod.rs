@@ -21,10 +21,11 @@ pub use guard::Core;
 pub(crate) use guard::Gate;
 pub use judge::Judge;
 pub use note::{CloseStep, CoreNote, Finding, PlanStep, StepStatus};
-pub use prompt::{is_skipped, judge_prompt};
+pub use prompt::{is_notice, is_skipped, judge_prompt};
 pub use settings::CoreSettings;
 pub use state::{
     Block, CoreState, CriticState, Delivery, DeliveryKind, LastJudge, Plan, PlanState, QaState,
+    Running,
 };
 pub use surroundings::{
     CloseReport, CoreSurroundings, HydrationContext, JudgeFile, JudgeMaterial, SessionFacts,

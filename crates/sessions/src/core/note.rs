@@ -30,6 +30,8 @@ pub enum CoreNote {
         file: Digest,
         /// The digest of the prompt that it was given.
         prompt: Digest,
+        /// The files as they were then, for a verification.
+        tree: Option<String>,
     },
     /// A judge answered in a way that cannot be read, or did not answer.
     AnswerRefused {
@@ -89,6 +91,9 @@ pub enum CoreNote {
     Verified {
         /// The client's id of the use of its tool.
         id: String,
+        /// The files that it looked at.
+        #[serde(default)]
+        tree: Option<String>,
         /// VERIFIED or ISSUES.
         verdict: String,
         /// Why.
@@ -120,6 +125,18 @@ pub enum CoreNote {
     SkillUsed {
         /// Its name.
         name: String,
+    },
+    /// How the repository was when the session's first prompt came: what is not the session's work.
+    Began {
+        /// The commit.
+        head: Option<String>,
+        /// The files that were changed already.
+        dirty: Vec<String>,
+    },
+    /// The files are others than those that were verified.
+    WorkChanged {
+        /// The files as they are.
+        tree: String,
     },
     /// A person has cleared a block.
     BlockCleared {

@@ -5,17 +5,22 @@ use super::note::Finding;
 use super::state::{CoreState, PlanState, QaState};
 use super::surroundings::JudgeMaterial;
 
-/// Why a prompt needs no plan, if it needs none: one of a client itself, of a command, or with the person's escape.
+/// Whether a prompt is not a person's: the client tells its agent of something, or a timer or program entered it.
+#[must_use]
+pub fn is_notice(prompt: &str, source: Option<&str>) -> bool {
+    let begins = ["<agent-notification", "<task-notification", "<system-reminder"];
+    let is_told = begins.iter().any(|start| prompt.trim_start().starts_with(start));
+    is_told || !matches!(source, None | Some("user" | "sdk"))
+}
+
+/// Why a prompt needs no plan, if it needs none: it is a command, or has the person's escape.
 #[must_use]
 pub fn is_skipped(prompt: &str) -> Option<&'static str> {
     let text = prompt.trim_start();
-    let is_notice = ["<agent-notification>", "<task-notification>", "<system-reminder>"];
     if text.starts_with('/') || text.starts_with("# /") {
         Some("it is a command")
     } else if text.starts_with('.') {
         Some("the user asked for no plan with a leading `.`")
-    } else if is_notice.iter().any(|start| text.starts_with(start)) {
-        Some("it is a notification")
     } else {
         None
     }

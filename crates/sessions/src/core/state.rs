@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use windlass_kernel::Timestamp;
+use windlass_kernel::{Digest, Timestamp};
 
 use super::judge::Judge;
 use super::note::{CoreNote, Finding, PlanStep, StepStatus};
@@ -57,7 +57,13 @@ pub struct CoreState {
     /// How often the agent was not let stop since the prompt.
     pub stops_refused: u32,
     /// The judges that were started and have not answered, by the client's id of the use.
-    pub running: BTreeMap<String, Judge>,
+    pub running: BTreeMap<String, Running>,
+    /// How many plans there were.
+    pub plans: u32,
+    /// The files that were last looked at by the verifier, and at which prompt.
+    pub verified_tree: Option<(String, u32)>,
+    /// The commit at the session's first prompt, and the files that were changed already.
+    pub began: Option<(Option<String>, Vec<String>)>,
     /// When each judge was last started, and what it said.
     pub judges: BTreeMap<Judge, LastJudge>,
     /// The workflows that were selected.
@@ -106,6 +112,22 @@ pub enum DeliveryKind {
     Improvement,
     /// A step of a plan has got on.
     Step,
+}
+
+/// A judge that was started and has not answered.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Running {
+    /// The judge.
+    pub judge: Judge,
+    /// The digest of the prompt that it was given.
+    pub prompt_digest: Digest,
+    /// The prompt of the user that it was started for.
+    pub prompt: u32,
+    /// How many plans there were then.
+    pub plans: u32,
+    /// The files as they were then.
+    pub tree: Option<String>,
 }
 
 /// When a judge was last started, and what it said.
@@ -229,10 +251,17 @@ impl CoreState {
                 (self.revisions, self.stops_refused) = (0, 0);
                 (self.skill, self.warning) = (None, None);
             }
-            CoreNote::JudgeStarted { judge, id, .. } => {
+            CoreNote::JudgeStarted { judge, id, prompt, tree, .. } => {
                 // One that was started before and has not answered will not.
-                self.running.retain(|_, one| one != judge);
-                self.running.insert(id.clone(), *judge);
+                self.running.retain(|_, one| one.judge != *judge);
+                let running = Running {
+                    judge: *judge,
+                    prompt_digest: *prompt,
+                    prompt: self.prompt,
+                    plans: self.plans,
+                    tree: tree.clone(),
+                };
+                self.running.insert(id.clone(), running);
                 if *judge == Judge::Custodiet {
                     self.audited_at = Some(at);
                 }
@@ -247,6 +276,7 @@ impl CoreState {
             CoreNote::AnswerRefused { judge, id, .. } => self.ended(id, *judge, "unreadable"),
             CoreNote::Planned { id, intent, workflow, gates, criteria, steps, .. } => {
                 self.ended(id, Judge::PromptHydrator, workflow);
+                self.plans = self.plans.saturating_add(1);
                 if !self.workflows.contains(workflow) {
                     self.workflows.push(workflow.clone());
                 }
@@ -290,8 +320,9 @@ impl CoreState {
                     }
                 }
             }
-            CoreNote::Verified { id, verdict, issues, .. } => {
+            CoreNote::Verified { id, verdict, issues, tree, .. } => {
                 self.ended(id, Judge::QaVerifier, verdict);
+                self.verified_tree = tree.clone().map(|tree| (tree, self.prompt));
                 if verdict == "VERIFIED" {
                     self.qa = QaState::Verified;
                     self.verified_at = Some(at);
@@ -309,7 +340,9 @@ impl CoreState {
                     &title,
                     reflection,
                 );
-                for (number, one) in learnings.iter().enumerate() {
+                let mut known = std::collections::BTreeSet::new();
+                let own = learnings.iter().enumerate().filter(|(_, one)| known.insert(*one));
+                for (number, one) in own {
                     let key = format!("learning/{id}/{number}");
                     self.deliver(key, DeliveryKind::Learning, &format!("Learning: {one}"), one);
                 }
@@ -333,6 +366,7 @@ impl CoreState {
                 }
             }
             CoreNote::SkillUsed { name } => self.skill = Some(name.clone()),
+            CoreNote::Began { head, dirty } => self.began = Some((head.clone(), dirty.clone())),
             CoreNote::BlockCleared { .. } => self.blocked = None,
             CoreNote::StopRefused { .. } => {
                 self.stops_refused = self.stops_refused.saturating_add(1);
@@ -354,7 +388,7 @@ impl CoreState {
                 self.earlier = None;
                 self.close_failure = None;
             }
-            CoreNote::Closing(_) | CoreNote::Unclosed { .. } => {}
+            CoreNote::Closing(_) | CoreNote::Unclosed { .. } | CoreNote::WorkChanged { .. } => {}
         }
     }
 
@@ -405,6 +439,24 @@ impl CoreState {
         }
         let title = title.lines().next().unwrap_or_default().chars().take(200).collect();
         self.undelivered.push(Delivery { key, kind, title, text: text.to_owned() });
+    }
+
+    /// Why the answer of a judge is about something else than what there is now.
+    #[must_use]
+    pub fn outdates(&self, running: &Running) -> Option<&'static str> {
+        match running.judge {
+            Judge::PromptHydrator if running.prompt != self.prompt => {
+                Some("it planned for an earlier prompt")
+            }
+            Judge::Critic if running.prompt != self.prompt || running.plans != self.plans => {
+                Some("it reviewed another plan")
+            }
+            Judge::PromptHydrator
+            | Judge::Critic
+            | Judge::Custodiet
+            | Judge::QaVerifier
+            | Judge::Framework => None,
+        }
     }
 
     fn ended(&mut self, id: &str, judge: Judge, said: &str) {

@@ -120,6 +120,12 @@ pub trait CoreSurroundings {
         gates: &[String],
     ) -> Result<CoreNote, String>;
 
+    /// The files of the workspace as a tree, if they are in a repository.
+    fn tree(&self) -> Option<String>;
+
+    /// The commit of the repository, and the files that are changed.
+    fn repository(&self) -> (Option<String>, Vec<String>);
+
     /// What the agent is given when a session starts; sets its variables.
     ///
     /// # Errors

@@ -54,7 +54,7 @@ fn audited(verdict: &str) -> CoreNote {
 
 fn verified(verdict: &str) -> CoreNote {
     let (id, reason) = ("q".to_owned(), "r".to_owned());
-    CoreNote::Verified { id, verdict: verdict.to_owned(), reason, issues: Vec::new() }
+    CoreNote::Verified { id, verdict: verdict.to_owned(), reason, issues: Vec::new(), tree: None }
 }
 
 #[test]
@@ -65,6 +65,7 @@ fn notes_come_back_from_the_journal() {
         id: "q".to_owned(),
         file: Digest::of(b"f"),
         prompt: Digest::of(b"p"),
+        tree: Some("t".to_owned()),
     };
     for note in [
         prompt(1, Some("why")),
@@ -167,11 +168,16 @@ fn audits_fall_due_by_count_and_by_chance() {
 
 #[test]
 fn prompts_that_need_no_plan_are_known() {
-    for prompt in ["/help", "# /help", ".do it", "  /x", "<task-notification>done"] {
+    for prompt in ["/help", "# /help", ".do it", "  /x"] {
         assert!(is_skipped(prompt).is_some(), "{prompt}");
     }
     for prompt in ["do it", "a / b", "# title", "<b>do it</b>", ""] {
         assert!(is_skipped(prompt).is_none(), "{prompt}");
+        assert!(!is_notice(prompt, None) && !is_notice(prompt, Some("user")), "{prompt}");
+        assert!(is_notice(prompt, Some("schedule_wakeup")), "{prompt}");
+    }
+    for notice in ["<task-notification>done", "  <system-reminder>\nx", "<agent-notification a>"] {
+        assert!(is_notice(notice, Some("user")), "{notice}");
     }
 }
 

@@ -87,6 +87,54 @@ impl Git {
         self.commit_named(operation, name)
     }
 
+    /// Whether the repository has a commit of this name.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub fn has_commit(&self, name: &str) -> Result<bool, GitError> {
+        Ok(is_hex(name) && self.commit_named("find the commit", name)?.is_some())
+    }
+
+    /// Whether a commit of this name is another one or among its ancestors.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub fn is_in(&self, name: &str, tip: &CommitId) -> Result<bool, GitError> {
+        let operation = "find the commit";
+        if !is_hex(name) {
+            return Ok(false);
+        }
+        match self.commit_named(operation, name)? {
+            Some(commit) => Ok(commit == *tip || self.is_ancestor(&commit, tip)?),
+            None => Ok(false),
+        }
+    }
+
+    /// What the repository is in the middle of, if anything.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub fn unfinished(&self) -> Result<Option<&'static str>, GitError> {
+        let operation = "find the repository";
+        let bytes = self
+            .read(operation)
+            .args(["rev-parse", "--path-format=absolute", "--git-dir"])
+            .output()?;
+        let folder = match bytes.strip_suffix(b"\n") {
+            Some(path) if path.starts_with(b"/") => path_of(path),
+            Some(_) | None => return Err(GitError::unexpected(operation, &bytes)),
+        };
+        let signs = [
+            ("MERGE_HEAD", "merge"),
+            ("CHERRY_PICK_HEAD", "cherry-pick"),
+            ("REVERT_HEAD", "revert"),
+            ("rebase-merge", "rebase"),
+            ("rebase-apply", "rebase"),
+            ("BISECT_LOG", "bisection"),
+        ];
+        Ok(signs.iter().find(|(name, _)| folder.join(name).exists()).map(|(_, what)| *what))
+    }
+
     /// The commit that the other repository's branch is at; `None` if it has no such branch.
     ///
     /// # Errors
@@ -270,4 +318,8 @@ fn is_plain(name: &str) -> bool {
     !name.is_empty()
         && !name.starts_with('-')
         && !name.chars().any(|one| one.is_control() || one == ' ')
+}
+
+fn is_hex(name: &str) -> bool {
+    !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
