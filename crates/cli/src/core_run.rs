@@ -37,6 +37,9 @@ pub const BUILTINS: [&str; 6] = [
     "core/write-insights",
 ];
 
+/// A builtin and its name.
+pub type NamedBuiltin = (String, Box<dyn Builtin>);
+
 /// What the builtins need of a project.
 struct CoreRun {
     project: Project,
@@ -53,7 +56,7 @@ pub fn builtins(
     config: &Config,
     redactor: &Arc<Redactor>,
     store: &Arc<dyn Store>,
-) -> Result<Vec<(String, Box<dyn Builtin>)>, crate::failure::Failure> {
+) -> Result<Vec<NamedBuiltin>, crate::failure::Failure> {
     let run = Arc::new(CoreRun {
         project: Project::find(Some(&project.root))?,
         files: files.clone(),
@@ -414,10 +417,8 @@ fn cell_words(binary: &str, project: &Path, workspace: &Path, run: &str) -> Vec<
 }
 
 fn item_of(note: &CoreNote) -> Option<String> {
-    match note {
-        CoreNote::Delivered { item, .. } => Some(item.clone()).filter(|item| !item.is_empty()),
-        _ => None,
-    }
+    let CoreNote::Delivered { item, .. } = note else { return None };
+    Some(item.clone()).filter(|item| !item.is_empty())
 }
 
 fn run_id(run: &Run) -> String {

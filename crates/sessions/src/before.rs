@@ -148,7 +148,7 @@ impl Guard<'_> {
         })?;
         Ok(match (broken, requests.first()) {
             (Some((code, reason)), Some(first)) => {
-                Counted::BrokenOff(self.gateway.refuse(first.clone(), code, reason)?)
+                Counted::BrokenOff(Box::new(self.gateway.refuse(first.clone(), code, reason)?))
             }
             (_, _) => Counted::GoesOn { was_denied },
         })
@@ -205,7 +205,7 @@ impl Guard<'_> {
 /// What counting a use of a tool has shown.
 enum Counted {
     /// It leads nowhere and was refused.
-    BrokenOff(CallReport),
+    BrokenOff(Box<CallReport>),
     /// It goes on.
     GoesOn {
         /// Whether the call before was denied.

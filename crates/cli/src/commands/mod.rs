@@ -30,6 +30,7 @@ pub mod recover;
 pub mod run;
 pub mod session;
 pub mod session_core;
+pub mod session_insights;
 pub mod session_rewind;
 pub mod state;
 pub mod status;

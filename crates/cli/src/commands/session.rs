@@ -22,7 +22,7 @@ use windlass_views::RunSummary;
 
 use crate::args::{AllowAll, SessionCommand, StepArg};
 use crate::commands::hook::sessions_of;
-use crate::commands::{cell, session_core, session_rewind};
+use crate::commands::{cell, session_core, session_insights, session_rewind};
 use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, Style, sanitize};
 use crate::people::AccountPeople;
@@ -42,7 +42,7 @@ pub fn run(named: Option<&Path>, command: &SessionCommand, output: &Output) -> C
         SessionCommand::List { open, limit } => list(&project, *open, *limit, output),
         SessionCommand::Show { session } => show(&project, session.as_deref(), output),
         SessionCommand::Transcript { session, said: true } => {
-            session_core::said(&project, session.as_deref(), output)
+            session_insights::said(&project, session.as_deref(), output)
         }
         SessionCommand::Transcript { session, said: false } => {
             transcript(&project, session.as_deref(), output)
@@ -63,8 +63,8 @@ pub fn run(named: Option<&Path>, command: &SessionCommand, output: &Output) -> C
         SessionCommand::Close { session } => {
             session_core::close(&project, session.as_deref(), output)
         }
-        SessionCommand::Insights(options) => session_core::insights(&project, options, output),
-        SessionCommand::Trends => session_core::trends(output),
+        SessionCommand::Insights(options) => session_insights::insights(&project, options, output),
+        SessionCommand::Trends => session_insights::trends(output),
     }
 }
 

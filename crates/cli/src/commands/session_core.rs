@@ -1,10 +1,9 @@
-//! What people and agents do in the core loop of a session: steps, blocks, the close, insights.
+//! What people and agents do in the core loop of a session: steps, blocks, the close.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::json;
-use windlass_formats::core::{INSIGHTS_BYTES_MAX, Insights, Trends};
 use windlass_hooks::{EventKind, HookEvent};
 use windlass_journal::{RunFilter, Runs};
 use windlass_kernel::Code;
@@ -18,11 +17,11 @@ use windlass_sessions::{SessionError, SessionNote, notes};
 use windlass_store::Store;
 use windlass_views::RunSummary;
 
-use crate::args::{ClearBlock, Decider, RunTask, SessionInsights};
+use crate::args::{ClearBlock, Decider};
+use crate::commands::cell;
 use crate::commands::session::{Found, find, open_sessions};
-use crate::commands::{cell, run};
 use crate::config::Config;
-use crate::core_session::{ProjectCore, context, places};
+use crate::core_session::ProjectCore;
 use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, sanitize};
 use crate::people::AccountPeople;
@@ -344,158 +343,4 @@ fn event_of(found: &Found) -> HookEvent {
         permission_mode: None,
         kind: EventKind::Other { name: "windlass".to_owned() },
     }
-}
-
-/// Prints what was said in a session, from the client's own record.
-pub fn said(project: &Project, named: Option<&str>, output: &Output) -> CommandResult {
-    let runs = project.runs()?;
-    let found = match named {
-        Some(_) => find(&runs, named)?,
-        // One that has ended is of interest, too.
-        None => newest(&runs)?,
-    };
-    let turns = context::turns_of(&found.id);
-    if turns.is_empty() {
-        let message = format!("Claude Code has no record of session `{}`", sanitize(&found.id));
-        return Err(Failure::new(Code::FileUnreadable, message)
-            .hint("`windlass session transcript` shows what Windlass has recorded"));
-    }
-    let files = project.files()?;
-    let supervisor = project.supervisor(&files)?;
-    if output.json {
-        let text =
-            serde_json::to_string(&turns).map_err(|error| Failure::of(Code::Internal, &error))?;
-        let redacted = supervisor.redactor().redacted(&text);
-        let value: serde_json::Value =
-            serde_json::from_str(&redacted).map_err(|error| Failure::of(Code::Internal, &error))?;
-        output.value(&value)?;
-    } else {
-        let title = format!("Session {}", found.name());
-        let page = windlass_hooks::conversation_markdown(&title, &turns, 4000);
-        for line in supervisor.redactor().redacted(&page).lines() {
-            output.line(&sanitize(line));
-        }
-    }
-    Ok(0)
-}
-
-/// The newest session, whether it has ended or not.
-fn newest(runs: &Runs) -> Result<Found, Failure> {
-    let filter = RunFilter { open_only: false, state: None, limit: SESSIONS_MAX };
-    for one in runs.list(&filter)? {
-        let name = RunName::of(one.trace.head.trace_id).to_string();
-        if let Ok(found) = find(runs, Some(&name)) {
-            return Ok(found);
-        }
-    }
-    Err(Failure::new(Code::RunNotFound, "there is no session")
-        .hint("`windlass session list` lists them"))
-}
-
-/// Lets an agent analyse sessions.
-pub fn insights(project: &Project, options: &SessionInsights, output: &Output) -> CommandResult {
-    let names: Vec<String> = {
-        let runs = project.runs()?;
-        match (&options.session, options.batch) {
-            (Some(name), _) => vec![find(&runs, Some(name))?.name()],
-            (None, false) => vec![newest(&runs)?.name()],
-            (None, true) => not_analysed(&runs)?,
-        }
-    };
-    if names.is_empty() {
-        output.line("every session that has ended is analysed");
-        return Ok(0);
-    }
-    let mut code = 0;
-    for name in names {
-        let task = RunTask {
-            task: format!("insights of session {name}"),
-            name: "insights".to_owned(),
-            variant: None,
-            with: Vec::new(),
-            worktree: false,
-            answers: options.answers.clone(),
-            agent: options.agent.clone(),
-            wait: false,
-            by: options.by.clone(),
-        };
-        code = code.max(run::run(project, &task, output)?);
-    }
-    Ok(code)
-}
-
-/// The sessions that have ended and have no insights of an agent.
-fn not_analysed(runs: &Runs) -> Result<Vec<String>, Failure> {
-    let known: Vec<String> = read_insights()?
-        .into_iter()
-        .filter(|one| one.user_mood.is_some())
-        .map(|one| one.session_id)
-        .collect();
-    let filter = RunFilter { open_only: false, state: None, limit: SESSIONS_MAX };
-    let mut found = Vec::new();
-    for one in runs.list(&filter)? {
-        let name = RunName::of(one.trace.head.trace_id).to_string();
-        if let Ok(session) = find(runs, Some(&name))
-            && session.run.ended.is_some()
-            && !known.contains(&session.id)
-            && !context::turns_of(&session.id).is_empty()
-        {
-            found.push(name);
-        }
-    }
-    Ok(found)
-}
-
-/// Shows what many sessions have in common.
-pub fn trends(output: &Output) -> CommandResult {
-    let all = read_insights()?;
-    let trends = Trends::of(&all);
-    if output.json {
-        output.value(&trends)?;
-        return Ok(0);
-    }
-    let total = &trends.total;
-    output.line(&format!("sessions          {}", total.sessions));
-    for (outcome, count) in &total.outcomes {
-        output.line(&format!("  {:<16}{count}", outcome.as_str()));
-    }
-    output.line(&format!(
-        "blocks            {} in {} sessions",
-        total.custodiet_blocks, total.blocked_sessions
-    ));
-    for (verdict, count) in &total.critic_verdicts {
-        output.line(&format!("critic {:<11}{count}", verdict.as_str()));
-    }
-    for (name, count) in &total.workflows {
-        output.line(&format!("workflow {name}: {count}"));
-    }
-    for (text, count) in total.friction_points.iter().take(10) {
-        output.line(&format!("friction ({count}): {}", sanitize(text)));
-    }
-    for (week, counts) in &trends.weeks {
-        output.line(&format!(
-            "{week}: {} sessions, {} blocks",
-            counts.sessions, counts.custodiet_blocks
-        ));
-    }
-    Ok(0)
-}
-
-/// All insights in the data folder; a file that is not one is left out with a word.
-fn read_insights() -> Result<Vec<Insights>, Failure> {
-    let data = places::data().ok_or_else(|| {
-        Failure::new(Code::RequestInvalid, "neither ACA_DATA nor HOME names a folder")
-    })?;
-    let folder = data.join("sessions/insights");
-    let mut found = Vec::new();
-    let Ok(entries) = std::fs::read_dir(&folder) else { return Ok(found) };
-    for entry in entries.flatten() {
-        let path = entry.path();
-        if path.extension().is_some_and(|extension| extension == "json") {
-            let bytes = crate::input::read(&path, INSIGHTS_BYTES_MAX as u64)?;
-            found.extend(Insights::read(&bytes).ok());
-        }
-    }
-    found.sort_by(|one, other| (one.date, &one.session_id).cmp(&(other.date, &other.session_id)));
-    Ok(found)
 }

@@ -89,9 +89,12 @@ pub fn file_in(folder: &Path, name: &str) -> Option<String> {
     Some(String::from_utf8_lossy(&text).into_owned())
 }
 
+/// A list of the tracker.
+type List<'a> = &'a dyn Fn() -> Result<Vec<Item>, WorkError>;
+
 /// What the tracker says, and why it says less than it should.
 pub fn work(tracker: &dyn Tracker, user: &str) -> (String, Option<String>) {
-    let lists: [(&str, &dyn Fn() -> Result<Vec<Item>, WorkError>); 4] = [
+    let lists: [(&str, List<'_>); 4] = [
         ("Assigned to the user", &|| tracker.assigned(user, ITEMS)),
         ("Blocked", &|| tracker.blocked(ITEMS)),
         ("Open", &|| tracker.open(ITEMS)),

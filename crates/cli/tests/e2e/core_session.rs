@@ -37,7 +37,7 @@ impl Core {
         place.write("AGENTS.md", "Use the tracker.\n");
         place.write("CORE.md", "This is the core.\n");
         if !settings.is_empty() {
-            place.write(".windlass/config.toml", &format!("[core]\n{settings}\n"));
+            place.write(".windlass/config.toml", format!("[core]\n{settings}\n"));
             let shown = place.run(&["trust", "--show", "--json"]).exit(0).json();
             place.run(&["trust", "--yes", &text_of(&shown, "digest")]).exit(0);
         }

@@ -401,9 +401,8 @@ impl Run {
     /// Whether an agent audits the work of a phase while it is done.
     fn audits(&self, position: usize, agent: &str) -> bool {
         let is_by = |doer: &Doer| matches!(doer, Doer::Agent { agent: own, .. } if own == agent);
-        let is_audit = |at: CheckTiming| matches!(at, CheckTiming::During { .. });
         let mut checks = self.phase(position).into_iter().flat_map(|(phase, _)| &phase.checks);
-        checks.any(|check| is_audit(check.at) && is_by(&check.doer))
+        checks.any(|check| matches!(check.at, CheckTiming::During { .. }) && is_by(&check.doer))
     }
 
     fn phase_done(&mut self, phase: &str, attempt: u32, done: &PhaseResult) -> Result<(), String> {

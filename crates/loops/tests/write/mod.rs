@@ -78,8 +78,11 @@ fn verdicts<'a>(verdicts: impl IntoIterator<Item = (&'a String, &'a Effect)>) ->
 
 fn check(check: &Check) -> Value {
     let at = match check.at {
-        CheckTiming::After => "after",
-        CheckTiming::Before => "before",
+        CheckTiming::After => json!("after"),
+        CheckTiming::Before => json!("before"),
+        CheckTiming::During { chance_percent, every } => {
+            json!({ "during": { "chance_percent": chance_percent, "every": every } })
+        }
     };
     let mut value = json!({ "id": check.id, "at": at, "doer": doer(&check.doer), "verdicts": verdicts(&check.verdicts) });
     if let Some(pinned) = &check.pinned {

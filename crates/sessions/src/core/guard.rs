@@ -258,14 +258,14 @@ impl Guard<'_> {
                 core.surroundings.read_answer(judge, &id, &text, &gates)
             }),
         };
-        let answer = answer.and_then(|note| match note {
-            CoreNote::Verified { id, verdict, reason, issues, .. } => {
+        let answer = answer.and_then(|mut note| {
+            if let CoreNote::Verified { tree, .. } = &mut note {
+                tree.clone_from(&running.tree);
                 if running.tree != core.surroundings.tree() {
                     return Err("files were changed while it looked at them".to_owned());
                 }
-                Ok(CoreNote::Verified { id, verdict, reason, issues, tree: running.tree.clone() })
             }
-            note => Ok(note),
+            Ok(note)
         });
         let note = answer.unwrap_or_else(|reason| CoreNote::AnswerRefused { judge, id, reason });
         let told = told_of(&note);

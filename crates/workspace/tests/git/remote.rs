@@ -1,7 +1,7 @@
 //! Fetching, putting commits on top of those of others, and pushing, with a real bare repository.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use windlass_workspace::{Git, Pushed, Rebased, RefUpdate, Upstream};
 
@@ -35,7 +35,7 @@ fn commit(git: &Git, repository: &Repository, name: &str, text: &str) {
 }
 
 /// Somebody else pushes a file.
-fn push_as_other(repository: &Repository, bare: &PathBuf, name: &str, text: &str) {
+fn push_as_other(repository: &Repository, bare: &Path, name: &str, text: &str) {
     let other = repository.beside("other");
     drop(fs::remove_dir_all(&other));
     repository.git(&["clone", "-q", bare.to_str().unwrap(), other.to_str().unwrap()]);

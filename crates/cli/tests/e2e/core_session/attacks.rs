@@ -190,8 +190,8 @@ fn only_people_who_are_known_clear_a_block_and_say_why() {
         let by = format!("--by={by}");
         core.place.run(&["session", "clear-block", core.id, &by, "--reason", reason])
     };
-    clear("nobody", "x").fails_with(2, "PERSON_UNKNOWN");
-    clear("", "x").fails_with(2, "PERSON_UNKNOWN");
+    clear("nobody", "x").fails_with(3, "PERSON_UNKNOWN");
+    clear("", "x").fails_with(3, "PERSON_UNKNOWN");
     core.place
         .run(&["session", "clear-block", core.id, "--reason", " "])
         .fails_with(2, "REQUEST_INVALID");
