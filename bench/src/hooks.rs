@@ -83,6 +83,16 @@ pub fn measure(folder: &Path, rounds: usize) -> Result<()> {
         .output()?;
     let calls = String::from_utf8_lossy(&listed.stdout).lines().count();
     ensure!(calls == rounds + AT_ONCE + SESSIONS * USES, "{calls} calls are on record");
+    let mut install =
+        project.command(&["windlass", "install", "claude", "--loop", "core", "--yes"]);
+    let installed = install.stdout(Stdio::null()).stderr(Stdio::null()).status()?;
+    ensure!(installed.success(), "the core loop cannot be installed");
+    let mut times = Vec::new();
+    for number in 0..rounds {
+        let took = hook("PreToolUse", "s-core", &format!("core-{number}"))?;
+        times.push(took.as_secs_f64() * 1e3);
+    }
+    println!("PreToolUse with the core loop on, median: {:.2} ms", median(times.into_iter()));
     Ok(())
 }
 

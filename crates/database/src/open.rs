@@ -64,7 +64,8 @@ pub fn open(
     busy_timeout: Duration,
 ) -> Result<Connection, DatabaseError> {
     // SQLite treats a file that is too short as an empty one, and would overwrite it.
-    let bytes = std::fs::metadata(path).map_or(0, |meta| meta.len());
+    let file = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file);
+    let bytes = file.map_or(0, |meta| meta.len());
     if (1..DATABASE_BYTES_MIN).contains(&bytes) {
         let reason = format!("its file has {bytes} bytes, too few for a database");
         return Err(DatabaseError::Unusable { reason });

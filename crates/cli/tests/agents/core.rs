@@ -67,7 +67,7 @@ fn reflection() -> Value {
 }
 
 /// What the judges answer, by words that only the prompts that Windlass gives them have.
-fn judges(audited: &str) -> Value {
+pub fn judges(audited: &str) -> Value {
     let says = |when: &str, value: Value| json!({ "when": when, "steps": [{ "text": value.to_string(), "repeat": -1 }] });
     json!([
         says("# Context for hydration", plan()),

@@ -162,17 +162,13 @@ pub fn the_page_of_the_client_is_true(kind: &'static Kind) {
     assert_eq!(states(&lab, &folder), ["DENIED", "COMPLETED"]);
 }
 
-/// What the README says, with Claude Code: its shell runs in a cell, and its own prompt asks what the policy asks about.
-#[test]
-fn the_readme_guards_a_session() {
-    let line = "git push --dry-run origin main";
-    let calls = [
-        shell("claude", "touch denied; cat ~/.ssh/id_rsa"),
-        shell("claude", "hostname > made"),
-        shell("claude", line),
-    ];
-    let Some(lab) = Lab::new(&crate::lab::CLAUDE, &script(&calls)) else { return };
-    let folder = lab.repo.place.base().join("typed");
+/// Types the commands that stand after a text of the README, and a prompt into the client that the last one starts.
+fn ask_claude(
+    lab: &Lab,
+    folder: &Path,
+    after: &str,
+    before_start: impl FnOnce(&Path),
+) -> (Terminal, usize) {
     // What a person has answered when they started it for the first time.
     let known = &KEY[KEY.len() - 20..];
     let answered = json!({
@@ -185,9 +181,10 @@ fn the_readme_guards_a_session() {
     });
     std::fs::write(lab.repo.place.home().join(".claude.json"), answered.to_string())
         .expect("a file");
-    let mut terminal = terminal(&lab, &folder);
-    let start = install(&mut terminal, &commands("README.md", "guard your own session"));
+    let mut terminal = terminal(lab, folder);
+    let start = install(&mut terminal, &commands("README.md", after));
     assert_eq!(start, "claude");
+    before_start(folder);
     let from = terminal.line(&start);
     terminal.wait("client", |text| text.contains("Claude") && text.contains('❯'), from);
     // It reads keys only a moment after it shows where they go.
@@ -195,6 +192,70 @@ fn the_readme_guards_a_session() {
     terminal.type_keys("go on");
     thread::sleep(Duration::from_millis(500));
     terminal.type_keys("\r");
+    (terminal, from)
+}
+
+/// What the README says of the core loop: from a prompt to a push, with nobody at the keyboard.
+#[test]
+fn the_readme_takes_a_session_through_the_core_loop() {
+    let judge = |name: &str| {
+        json!({ "calls": [{ "name": "=Agent", "input": {
+            "description": name, "prompt": "agree", "subagent_type": name,
+        }}]})
+    };
+    let bash = |line: &str| json!({ "calls": [{ "name": "=Bash", "input": { "command": line, "description": "d" } }] });
+    let steps = json!([
+        bash("touch early.txt"),
+        judge("prompt-hydrator"),
+        judge("critic"),
+        bash("cp README.md note.txt"),
+        { "text": "Done." },
+        judge("qa-verifier"),
+        { "text": "Done." },
+        judge("framework"),
+        { "text": "All is done.", "repeat": -1 },
+    ]);
+    let script = json!({ "conversations": crate::core::judges("OK"), "otherwise": steps });
+    let Some(lab) = Lab::new(&crate::lab::CLAUDE, &script) else { return };
+    let folder = lab.repo.place.base().join("typed");
+    let bare = lab.repo.place.base().join("typed.git");
+    let (terminal, from) = ask_claude(&lab, &folder, "With the core loop", |folder| {
+        std::fs::write(folder.join("README.md"), "hello\n").expect("a file");
+        let folder = folder.to_str().expect("UTF-8");
+        let bare = bare.to_str().expect("UTF-8");
+        lab.repo.git(&["init", "--quiet", "--bare", "--initial-branch=main", bare]);
+        for words in [
+            &["config", "user.name", "a"][..],
+            &["config", "user.email", "a@b.example"],
+            &["add", "--all"],
+            &["commit", "--quiet", "--message", "all"],
+            &["remote", "add", "origin", bare],
+            &["push", "--quiet", "--set-upstream", "origin", "main"],
+        ] {
+            lab.repo.git(&[&["-C", folder][..], words].concat());
+        }
+    });
+    let pushed = || {
+        let mut show = Command::new("git");
+        show.arg("--git-dir").arg(&bare).args(["show", "main:note.txt"]);
+        show.output().expect("git").stdout == b"hello\n"
+    };
+    terminal.wait("push", |_| pushed(), from);
+    assert!(!folder.join("early.txt").exists());
+}
+
+/// What the README says, with Claude Code: its shell runs in a cell, and its own prompt asks what the policy asks about.
+#[test]
+fn the_readme_guards_a_session() {
+    let line = "git push --dry-run origin main";
+    let calls = [
+        shell("claude", "touch denied; cat ~/.ssh/id_rsa"),
+        shell("claude", "hostname > made"),
+        shell("claude", line),
+    ];
+    let Some(lab) = Lab::new(&crate::lab::CLAUDE, &script(&calls)) else { return };
+    let folder = lab.repo.place.base().join("typed");
+    let (mut terminal, from) = ask_claude(&lab, &folder, "guard your own session", |_| ());
     terminal.wait("prompt", |text| text.contains("proceed?"), from);
     assert_eq!(std::fs::read_to_string(folder.join("made")).expect("the file"), "cell\n");
     assert!(!folder.join("denied").exists());

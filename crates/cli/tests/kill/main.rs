@@ -11,6 +11,7 @@
 )]
 
 mod check;
+mod core;
 #[path = "../e2e/harness.rs"]
 #[expect(dead_code, reason = "it is shared, and not all of it is needed here")]
 mod harness;
