@@ -82,6 +82,8 @@ pub fn judges(audited: &str) -> Value {
 fn with_core(script: &Value) -> Option<(Lab, PathBuf)> {
     let lab = Lab::new(&CLAUDE, script)?;
     configure(&lab);
+    // Whether a use is drawn for an audit depends on the session's id.
+    lab.repo.write(".windlass/config.toml", "[core]\naudit_chance_percent = 0\n");
     lab.windlass(&["install", "claude", "--loop", "core", "--yes"]).exit(0);
     lab.repo.write("AGENTS.md", "The word is xyzzy.\n");
     lab.repo.write(

@@ -221,6 +221,16 @@ fn the_readme_takes_a_session_through_the_core_loop() {
     let bare = lab.repo.place.base().join("typed.git");
     let (terminal, from) = ask_claude(&lab, &folder, "With the core loop", |folder| {
         std::fs::write(folder.join("README.md"), "hello\n").expect("a file");
+        // Whether a use is drawn for an audit depends on the session's id.
+        let settings = "[core]\naudit_chance_percent = 0\n";
+        std::fs::write(folder.join(".windlass/config.toml"), settings).expect("a file");
+        let windlass = |words: &[&str]| {
+            let mut command = lab.command(words);
+            command.current_dir(folder);
+            harness::finish(command, &[]).exit(0)
+        };
+        let shown = windlass(&["trust", "--show", "--json"]).json();
+        windlass(&["trust", "--yes", &harness::text_of(&shown, "digest")]);
         let folder = folder.to_str().expect("UTF-8");
         let bare = bare.to_str().expect("UTF-8");
         lab.repo.git(&["init", "--quiet", "--bare", "--initial-branch=main", bare]);

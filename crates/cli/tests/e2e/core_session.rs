@@ -37,11 +37,13 @@ impl Core {
         place.write("old.txt", "old\n");
         place.write("AGENTS.md", "Use the tracker.\n");
         place.write("CORE.md", "This is the core.\n");
-        if !settings.is_empty() {
-            place.write(".windlass/config.toml", format!("[core]\n{settings}\n"));
-            let shown = place.run(&["trust", "--show", "--json"]).exit(0).json();
-            place.run(&["trust", "--yes", &text_of(&shown, "digest")]).exit(0);
-        }
+        // Whether a use is drawn for an audit depends on the session's id, which is another one each time.
+        let chance = if settings.contains("audit_chance_percent") {
+            ""
+        } else {
+            "audit_chance_percent = 0\n"
+        };
+        place.write(".windlass/config.toml", format!("[core]\n{chance}{settings}\n"));
         place.run(&["install", "claude", "--loop", "core", "--yes"]).exit(0);
         let bare = place.home().join("bare.git");
         git(&place, &["init", "-q", "-b", "main"]);

@@ -112,7 +112,7 @@ fn loops_are_listed_drawn_and_checked() {
         "spine"
     );
     repo.windlass(&["loop", "show", "none"]).fails_with(2, "LOOP_NOT_FOUND");
-    repo.windlass(&["loop", "check"]).exit(0).says("3 loops");
+    repo.windlass(&["loop", "check"]).exit(0).says("5 loops");
     repo.windlass(&["loop", "check", ".windlass/loops/spine.md"]).exit(0).says("6 phases");
     repo.windlass(&["loop", "check", "none.md"]).fails_with(1, "FILE_UNREADABLE");
     repo.windlass(&["run", "one", "--loop", "none"]).fails_with(2, "LOOP_NOT_FOUND");
