@@ -82,7 +82,10 @@ pub enum EventKind {
     /// A subagent started.
     SubagentStarted,
     /// A subagent is about to stop.
-    SubagentStopped,
+    SubagentStopped {
+        /// The last text that it wrote.
+        last_message: Option<String>,
+    },
     /// The main agent is about to stop.
     Stopped {
         /// The last text that it wrote.

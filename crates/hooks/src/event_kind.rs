@@ -65,7 +65,9 @@ fn shared(client: Client, name: &str, fields: &Fields) -> Result<Option<EventKin
         "PermissionRequest" => EventKind::PermissionRequested(tool_use(client, fields)?),
         "PostToolUse" => after_tool(client, fields, None)?,
         "SubagentStart" => EventKind::SubagentStarted,
-        "SubagentStop" => EventKind::SubagentStopped,
+        "SubagentStop" => {
+            EventKind::SubagentStopped { last_message: fields.text("last_assistant_message")? }
+        }
         "Stop" => EventKind::Stopped { last_message: fields.text("last_assistant_message")? },
         _ => return Ok(None),
     }))

@@ -183,13 +183,17 @@ impl Guard<'_> {
                 note(event, &session, json!({}))?;
                 Ok(Answer::Proceed)
             }
-            EventKind::SubagentStopped | EventKind::Stopped { .. } => {
+            EventKind::SubagentStopped { .. } | EventKind::Stopped { .. } => {
                 note(event, &session, json!({}))?;
                 // There is nobody to tell now: the next prompt does.
                 if let Some(found) = self.reconcile(event, &session)? {
                     session.progress(|progress| progress.tell.push(found))?;
                 }
                 match (self.core, &event.kind) {
+                    (Some(core), EventKind::SubagentStopped { last_message }) => {
+                        self.judge_ended(core, event, &session, last_message.as_deref())?;
+                        Ok(Answer::Proceed)
+                    }
                     (Some(core), EventKind::Stopped { .. }) => self.stopping(core, event, &session),
                     (_, _) => Ok(Answer::Proceed),
                 }

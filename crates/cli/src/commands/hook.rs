@@ -100,7 +100,7 @@ fn answer(named: Option<&Path>, client: Option<Client>) -> Result<HookOutput, Fa
         Failure::of(Code::RequestInvalid, &error)
     })?;
     STOPS.store(
-        matches!(event.kind, EventKind::Stopped { .. } | EventKind::SubagentStopped),
+        matches!(event.kind, EventKind::Stopped { .. } | EventKind::SubagentStopped { .. }),
         Ordering::SeqCst,
     );
     judge(named, &event)

@@ -148,6 +148,7 @@ pub fn text_of(note: &CoreNote) -> String {
             None => format!("prompt {number} needs a plan"),
         },
         CoreNote::JudgeStarted { judge, .. } => format!("{} started", judge.as_str()),
+        CoreNote::JudgeLaunched { .. } => "it works in the background".to_owned(),
         CoreNote::AnswerRefused { judge, reason, .. } => {
             format!("the answer of {} was refused: {reason}", judge.as_str())
         }

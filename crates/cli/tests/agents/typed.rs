@@ -207,11 +207,14 @@ fn the_readme_takes_a_session_through_the_core_loop() {
     let steps = json!([
         bash("touch early.txt"),
         judge("prompt-hydrator"),
+        // At a terminal judges work in the background, and the client goes on when one has answered.
+        { "text": "I wait." },
         judge("critic"),
+        { "text": "I wait." },
         bash("cp README.md note.txt"),
         { "text": "Done." },
         judge("qa-verifier"),
-        { "text": "Done." },
+        { "text": "I wait." },
         judge("framework"),
         { "text": "All is done.", "repeat": -1 },
     ]);

@@ -10,7 +10,7 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Outcome, Place, finish, text_of};
+use crate::harness::{Outcome, Place, finish};
 
 /// A session in a project with the core loop, whose repository has a remote.
 struct Core {

@@ -21,7 +21,7 @@ fn word(kind: &EventKind) -> &'static str {
         EventKind::AfterTool { .. } => "after",
         EventKind::PermissionRequested(_) => "permission",
         EventKind::SubagentStarted => "subagent started",
-        EventKind::SubagentStopped => "subagent stopped",
+        EventKind::SubagentStopped { .. } => "subagent stopped",
         EventKind::Stopped { .. } => "stopped",
         EventKind::SettingsChanged { .. } => "settings",
         EventKind::Other { .. } => "other",

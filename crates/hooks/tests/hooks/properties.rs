@@ -122,7 +122,7 @@ fn decides(kind: &EventKind) -> bool {
         | EventKind::SessionEnded { .. }
         | EventKind::AfterTool { .. }
         | EventKind::SubagentStarted
-        | EventKind::SubagentStopped
+        | EventKind::SubagentStopped { .. }
         | EventKind::Stopped { .. }
         | EventKind::SettingsChanged { .. }
         | EventKind::Other { .. } => false,

@@ -28,10 +28,26 @@ pub(super) fn skill_of(mapped: &MappedUse) -> Option<String> {
 
 /// The text that a judge answered with, if the client's report is one of this judge with the prompt that it was given.
 pub(super) fn answer_text(result: &Value, running: &Running) -> Result<String, String> {
+    require_same(result, running)?;
     let text = |key: &str| result.get(key).and_then(Value::as_str);
     if let Some(status) = text("status").filter(|status| *status != "completed") {
         return Err(format!("it ended as `{status}`"));
     }
+    said(result)
+}
+
+/// The id of a judge that works in the background, as the client reports it.
+pub(super) fn launched(result: &Value, running: &Running) -> Option<String> {
+    let status = result.get("status").and_then(Value::as_str);
+    if status != Some("async_launched") || require_same(result, running).is_err() {
+        return None;
+    }
+    result.get("agentId")?.as_str().map(str::to_owned)
+}
+
+/// Fails unless a report is about this judge, with the prompt that it was given.
+fn require_same(result: &Value, running: &Running) -> Result<(), String> {
+    let text = |key: &str| result.get(key).and_then(Value::as_str);
     let is_other = |kind: &str| Judge::named(kind) != Some(running.judge);
     if text("agentType").is_some_and(is_other) {
         return Err("another agent answered".to_owned());
@@ -39,6 +55,11 @@ pub(super) fn answer_text(result: &Value, running: &Running) -> Result<String, S
     if text("prompt").is_some_and(|prompt| Digest::of(prompt.as_bytes()) != running.prompt_digest) {
         return Err("it was given another prompt".to_owned());
     }
+    Ok(())
+}
+
+/// What a report says that the judge said.
+fn said(result: &Value) -> Result<String, String> {
     let said = match result.get("content").unwrap_or(result) {
         Value::String(text) => text.clone(),
         Value::Array(parts) => {
@@ -92,6 +113,7 @@ pub(super) fn told_of(note: &CoreNote) -> String {
         CoreNote::Reflected { outcome, .. } => format!("The reflection is recorded: {outcome}."),
         CoreNote::PromptTaken { .. }
         | CoreNote::JudgeStarted { .. }
+        | CoreNote::JudgeLaunched { .. }
         | CoreNote::Step { .. }
         | CoreNote::SkillUsed { .. }
         | CoreNote::BlockCleared { .. }

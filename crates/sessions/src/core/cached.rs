@@ -118,6 +118,7 @@ impl CoreProgress {
                 self.counters.audit_due = true;
             }
             CoreNote::JudgeStarted { .. }
+            | CoreNote::JudgeLaunched { .. }
             | CoreNote::AnswerRefused { .. }
             | CoreNote::Planned { .. }
             | CoreNote::Criticised { .. }

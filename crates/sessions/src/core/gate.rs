@@ -101,6 +101,12 @@ impl CoreProgress {
     #[must_use]
     pub fn refuses_judge(&self, judge: Judge, tree: Option<&str>) -> Option<String> {
         let state = &self.state;
+        if state.awaits(Some(judge)) {
+            return Some(format!(
+                "{} is working in the background: end your turn, and go on when it has answered",
+                judge.as_str()
+            ));
+        }
         match judge {
             Judge::PromptHydrator => match &state.plan {
                 PlanState::Due { .. } => None,

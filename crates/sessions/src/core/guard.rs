@@ -5,13 +5,14 @@ use windlass_hooks::{Answer, EventKind, HookEvent, ToolUse};
 use windlass_kernel::{Code, Digest, RiskLevel};
 use windlass_runtime::{CallReport, CallRequest, ClientReport};
 
-use super::answered::{answer_text, skill_of, told_of};
+use super::answered::{answer_text, launched, skill_of, told_of};
 use super::cached::CoreProgress;
 use super::gate::Missing;
 use super::judge::Judge;
 use super::note::CoreNote;
 use super::prompt::{is_skipped, judge_prompt};
 use super::settings::CoreSettings;
+use super::state::Running;
 use super::surroundings::{CoreSurroundings, SessionFacts};
 use crate::error::SessionError;
 use crate::guard::Guard;
@@ -70,7 +71,7 @@ impl Guard<'_> {
     ) -> Result<Option<Answer>, SessionError> {
         match event.kind {
             EventKind::Stopped { .. }
-            | EventKind::SubagentStopped
+            | EventKind::SubagentStopped { .. }
             | EventKind::SessionEnded { .. } => return Ok(None),
             EventKind::SessionStarted { .. }
             | EventKind::Prompted { .. }
@@ -110,7 +111,7 @@ impl Guard<'_> {
             | EventKind::Prompted { .. }
             | EventKind::PermissionRequested(_)
             | EventKind::SubagentStarted
-            | EventKind::SubagentStopped
+            | EventKind::SubagentStopped { .. }
             | EventKind::Stopped { .. }
             | EventKind::SessionEnded { .. }
             | EventKind::SettingsChanged { .. }
@@ -241,19 +242,69 @@ impl Guard<'_> {
         failure: Option<&str>,
     ) -> Result<Answer, SessionError> {
         let id = tool_use.id.clone().unwrap_or_default();
-        let (running, now) = session.core(core.settings, |progress| {
-            Ok((Vec::new(), (progress.state.running.get(&id).cloned(), progress.state.clone())))
+        let running = session.core(core.settings, |progress| {
+            Ok((Vec::new(), progress.state.running.get(&id).cloned()))
         })?;
         let Some(running) = running else {
             let text = "UNGUARDED: this judge was not started through Windlass, so its answer does not count";
             return Ok(Answer::Tell { text: text.to_owned() });
         };
-        let judge = running.judge;
-        let answer = match (failure, now.outdates(&running)) {
-            (Some(failure), _) => Err(format!("it failed: {failure}")),
-            (None, Some(reason)) => Err(reason.to_owned()),
-            (None, None) => answer_text(result, &running).and_then(|text| {
-                let gates = now.work_plan().map(|plan| plan.gates.clone()).unwrap_or_default();
+        if let (None, Some(agent)) = (failure, launched(result, &running)) {
+            session
+                .core(core.settings, |_| Ok((vec![CoreNote::JudgeLaunched { id, agent }], ())))?;
+            let text = format!(
+                "{} works in the background. End your turn, and go on when it has answered.",
+                running.judge.as_str()
+            );
+            return Ok(Answer::Tell { text });
+        }
+        let said = match failure {
+            Some(failure) => Err(format!("it failed: {failure}")),
+            None => answer_text(result, &running),
+        };
+        let told = self.take_answer(core, event, session, id, &running, said)?;
+        let progress = self.now(core, session)?;
+        if let Some(reason) = Core::blocked(&progress) {
+            return Ok(Answer::Deny { reason });
+        }
+        Ok(Answer::Tell { text: told })
+    }
+
+    /// Takes the answer of a judge that worked in the background from its end.
+    pub(crate) fn judge_ended(
+        &self,
+        core: Core<'_>,
+        event: &HookEvent,
+        session: &Session<'_>,
+        last_message: Option<&str>,
+    ) -> Result<(), SessionError> {
+        let Some(subagent) = &event.subagent else { return Ok(()) };
+        let now = self.now(core, session)?;
+        let is_it = |running: &Running| running.agent.as_deref() == Some(subagent.id.as_str());
+        let found = now.state.running.iter().find(|(_, running)| is_it(running));
+        let Some((id, running)) = found else { return Ok(()) };
+        let said = last_message.filter(|text| !text.trim().is_empty());
+        let said = said.map(str::to_owned).ok_or_else(|| "it gave no answer".to_owned());
+        let told = self.take_answer(core, event, session, id.clone(), running, said)?;
+        // Nobody is there to tell: the client's next message to the agent brings it.
+        session.progress(|progress| progress.tell.push(told))
+    }
+
+    /// Records the answer of a judge, or why it is none; returns what the agent is told.
+    fn take_answer(
+        &self,
+        core: Core<'_>,
+        event: &HookEvent,
+        session: &Session<'_>,
+        id: String,
+        running: &Running,
+        said: Result<String, String>,
+    ) -> Result<String, SessionError> {
+        let (judge, state) = (running.judge, self.now(core, session)?.state);
+        let answer = match state.outdates(running) {
+            Some(reason) => Err(reason.to_owned()),
+            None => said.and_then(|text| {
+                let gates = state.work_plan().map(|plan| plan.gates.clone()).unwrap_or_default();
                 let text = self.surroundings.redacted(&text);
                 core.surroundings.read_answer(judge, &id, &text, &gates)
             }),
@@ -269,17 +320,12 @@ impl Guard<'_> {
         });
         let note = answer.unwrap_or_else(|reason| CoreNote::AnswerRefused { judge, id, reason });
         let told = told_of(&note);
-        let progress = session
-            .core(core.settings, |_| Ok((vec![note], ())))
-            .and_then(|()| self.now(core, session))?;
+        session.core(core.settings, |_| Ok((vec![note], ())))?;
+        let progress = self.now(core, session)?;
         let facts = SessionFacts { event, run: session.run };
         core.surroundings.project(facts, &progress, false);
-        if let Some(reason) = Core::blocked(&progress) {
-            return Ok(Answer::Deny { reason });
-        }
         let next = progress.refuses_writing().map(|missing| missing.text);
-        let text = [Some(told), next].into_iter().flatten().collect::<Vec<_>>().join("\nNext: ");
-        Ok(Answer::Tell { text })
+        Ok([Some(told), next].into_iter().flatten().collect::<Vec<_>>().join("\nNext: "))
     }
 
     fn now(&self, core: Core<'_>, session: &Session<'_>) -> Result<CoreProgress, SessionError> {
@@ -422,6 +468,10 @@ impl Guard<'_> {
         let facts = SessionFacts { event, run: session.run };
         self.note_changed_work(core, session)?;
         let now = self.now(core, session)?;
+        // The client goes on by itself when a judge in the background has answered.
+        if now.state.awaits(None) {
+            return Ok(Answer::Proceed);
+        }
         if let Some(missing) = now.refuses_stopping()
             && now.state.stops_refused < core.settings.stops_max
         {

@@ -33,6 +33,13 @@ pub enum CoreNote {
         /// The files as they were then, for a verification.
         tree: Option<String>,
     },
+    /// A judge works in the background; its answer comes with its end.
+    JudgeLaunched {
+        /// The client's id of the use of its tool.
+        id: String,
+        /// The client's id of the subagent.
+        agent: String,
+    },
     /// A judge answered in a way that cannot be read, or did not answer.
     AnswerRefused {
         /// The judge.

@@ -128,6 +128,8 @@ pub struct Running {
     pub plans: u32,
     /// The files as they were then.
     pub tree: Option<String>,
+    /// The client's id of the subagent, if it works in the background.
+    pub agent: Option<String>,
 }
 
 /// When a judge was last started, and what it said.
@@ -260,6 +262,7 @@ impl CoreState {
                     prompt: self.prompt,
                     plans: self.plans,
                     tree: tree.clone(),
+                    agent: None,
                 };
                 self.running.insert(id.clone(), running);
                 if *judge == Judge::Custodiet {
@@ -272,6 +275,11 @@ impl CoreState {
                 });
                 last.started_at = at;
                 last.times = last.times.saturating_add(1);
+            }
+            CoreNote::JudgeLaunched { id, agent } => {
+                if let Some(running) = self.running.get_mut(id) {
+                    running.agent = Some(agent.clone());
+                }
             }
             CoreNote::AnswerRefused { judge, id, .. } => self.ended(id, *judge, "unreadable"),
             CoreNote::Planned { id, intent, workflow, gates, criteria, steps, .. } => {
@@ -457,6 +465,16 @@ impl CoreState {
             | Judge::QaVerifier
             | Judge::Framework => None,
         }
+    }
+
+    /// Whether a judge works in the background for the present prompt.
+    #[must_use]
+    pub fn awaits(&self, judge: Option<Judge>) -> bool {
+        self.running.values().any(|one| {
+            one.agent.is_some()
+                && one.prompt == self.prompt
+                && judge.is_none_or(|judge| one.judge == judge)
+        })
     }
 
     fn ended(&mut self, id: &str, judge: Judge, said: &str) {

@@ -49,7 +49,7 @@ fn a_judge_that_used_tools_is_understood_and_another_report_is_not() {
     let said = report(json!({}));
     assert!(said.contains("Plan recorded"), "{said}");
     for (number, (odd, why)) in [
-        (json!({ "status": "async_launched" }), "async_launched"),
+        (json!({ "status": "failed" }), "failed"),
         (json!({ "agentType": "general-purpose" }), "another agent"),
         (json!({ "prompt": "say PROCEED" }), "another prompt"),
         (json!({ "content": [{ "type": "image" }], "harnessNoteCount": 0 }), "more than text"),
@@ -210,4 +210,42 @@ fn a_long_prompt_is_given_whole_and_repeated_refusals_are_not_the_agents_fault()
     }
     core.plan("minor-edit");
     core.write("w9").exit(0);
+}
+
+/// At a terminal Claude Code starts subagents in the background: their answers come with their ends.
+#[test]
+fn judges_in_the_background_are_waited_for() {
+    let core = Core::new();
+    core.prompt("add a file").exit(0);
+    let background = |id: &str, judge: &str, agent: &str, answer: &str| {
+        let started = core.start_judge(id, judge).exit(0).json();
+        let input = started["hookSpecificOutput"]["updatedInput"].clone();
+        let response = json!({
+            "isAsync": true, "status": "async_launched", "agentId": agent, "prompt": input["prompt"],
+        });
+        let event = json!({ "tool_name": "Agent", "tool_input": input, "tool_use_id": id, "tool_response": response });
+        let said = told(&core.send("PostToolUse", &event).exit(0));
+        assert!(said.contains("in the background"), "{said}");
+        // The agent may stop and wait, and cannot ask again meanwhile.
+        core.stop().exit(0);
+        assert!(core.start_judge("again", judge).exit(2).stderr.contains("in the background"));
+        // An end of another subagent says nothing.
+        let end = |agent: &str, text: &str| {
+            let event = json!({
+                "agent_id": agent, "agent_type": judge, "stop_hook_active": false, "last_assistant_message": text,
+            });
+            core.send("SubagentStop", &event).exit(0);
+        };
+        end("other", answer);
+        core.write("w").exit(2);
+        end(agent, answer);
+        let notice = json!({ "prompt": "<task-notification>done</task-notification>" });
+        told(&core.send("UserPromptSubmit", &notice).exit(0))
+    };
+    let said = background("h", "prompt-hydrator", "a1", &hydrated(&core.place, "minor-edit"));
+    assert!(said.contains("Plan recorded"), "{said}");
+    let said = background("c", "critic", "a2", &criticised("PROCEED"));
+    assert!(said.contains("The critic says PROCEED"), "{said}");
+    core.write("w1").exit(0);
+    core.judge_says("a", "custodiet", &audited("OK")).exit(0);
 }
