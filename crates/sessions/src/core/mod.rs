@@ -5,9 +5,11 @@
 
 mod answered;
 mod cached;
+mod delivery;
 mod gate;
 mod guard;
 mod judge;
+mod judging;
 mod note;
 mod prompt;
 mod settings;
@@ -16,6 +18,7 @@ mod surroundings;
 
 pub(crate) use answered::judge_of;
 pub use cached::{CoreProgress, Counters};
+pub use delivery::{Delivery, DeliveryKind};
 pub use gate::{Missing, NextStep};
 pub use guard::Core;
 pub(crate) use guard::Gate;
@@ -23,10 +26,7 @@ pub use judge::Judge;
 pub use note::{CloseStep, CoreNote, Finding, PlanStep, StepStatus};
 pub use prompt::{is_notice, is_skipped, judge_prompt};
 pub use settings::CoreSettings;
-pub use state::{
-    Block, CoreState, CriticState, Delivery, DeliveryKind, LastJudge, Plan, PlanState, QaState,
-    Running,
-};
+pub use state::{Block, CoreState, CriticState, LastJudge, Plan, PlanState, QaState, Running};
 pub use surroundings::{
     CloseReport, CoreSurroundings, HydrationContext, JudgeFile, JudgeMaterial, SessionFacts,
     Workflow,

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use windlass_kernel::{Digest, Timestamp};
 
+use super::delivery::{Delivery, DeliveryKind};
 use super::judge::Judge;
 use super::note::{CoreNote, Finding, PlanStep, StepStatus};
 
@@ -78,40 +79,6 @@ pub struct CoreState {
     pub undelivered: Vec<Delivery>,
     /// The items of the tracker that stand for something of this session, by key.
     pub items: BTreeMap<String, String>,
-}
-
-/// Something that is written to the tracker.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct Delivery {
-    /// What tells it from others of the session.
-    pub key: String,
-    /// What it is.
-    pub kind: DeliveryKind,
-    /// Its title.
-    pub title: String,
-    /// Its text.
-    pub text: String,
-}
-
-/// What is written to the tracker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum DeliveryKind {
-    /// An item for the work of a plan.
-    Work,
-    /// Its item is done.
-    WorkDone,
-    /// An item for a block, with the progress and the violation.
-    Block,
-    /// An item for a reflection.
-    Reflection,
-    /// An item for a learning.
-    Learning,
-    /// An item for an improvement.
-    Improvement,
-    /// A step of a plan has got on.
-    Step,
 }
 
 /// A judge that was started and has not answered.
