@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 use windlass_hooks::{EventKind, HookEvent};
-use windlass_journal::{RunFilter, Runs};
+use windlass_journal::{JournalError, RunFilter, Runs};
 use windlass_kernel::Code;
 use windlass_kernel::TraceId;
 use windlass_kernel::run::RunName;
@@ -41,43 +41,51 @@ pub fn settings(config: &Config) -> CoreSettings {
     config.core.settings()
 }
 
-/// The sessions that a client ended while something was missing, newest first.
-pub fn unclosed(runs: &Runs, config: &Config, but: Option<TraceId>) -> Vec<(String, Vec<String>)> {
-    let store = runs.store();
+/// The open sessions and the states of their loops, newest first.
+fn open_loops(runs: &Runs, config: &Config) -> Result<Vec<(TraceId, CoreProgress)>, JournalError> {
+    let (store, settings) = (runs.store(), settings(config));
     let filter = RunFilter { open_only: true, state: None, limit: SESSIONS_MAX };
     let mut found = Vec::new();
-    for one in runs.list(&filter).unwrap_or_default() {
-        let run = one.trace.head.trace_id;
-        let is_session =
-            RunSummary::read(store, &one.trace.head).is_ok_and(|summary| summary.client.is_some());
-        if Some(run) == but || !is_session {
-            continue;
-        }
-        let last =
-            notes(store, run).unwrap_or_default().into_iter().rev().find_map(
-                |(_, note)| match note {
-                    SessionNote::Core(CoreNote::Unclosed { .. }) => Some(true),
-                    // It goes on.
-                    SessionNote::Prompt { .. } => Some(false),
-                    SessionNote::Core(_)
-                    | SessionNote::Event { .. }
-                    | SessionNote::Unguarded(_)
-                    | SessionNote::LetThrough { .. }
-                    | SessionNote::PolicyChanged { .. }
-                    | SessionNote::Rewound { .. } => None,
-                },
-            );
-        let progress =
-            CoreProgress::fold(store, run, one.trace.head.entry_digest, &settings(config));
-        if let (Some(true), Ok(progress)) = (last, progress) {
-            // What was missing then may have been done since.
-            let missing = progress.open_ends();
-            if !missing.is_empty() {
-                found.push((RunName::of(run).to_string(), missing));
-            }
+    for one in runs.list(&filter)? {
+        let head = &one.trace.head;
+        if RunSummary::read(store, head)?.client.is_some() {
+            let progress = CoreProgress::fold(store, head.trace_id, head.entry_digest, &settings)?;
+            found.push((head.trace_id, progress));
         }
     }
-    found
+    Ok(found)
+}
+
+/// Whether the client of a session has ended it while something was missing, and it did not go on.
+fn was_left(runs: &Runs, run: TraceId) -> Result<bool, JournalError> {
+    let notes = notes(runs.store(), run)?;
+    let last = notes.iter().rev().find_map(|(_, note)| match note {
+        SessionNote::Core(CoreNote::Unclosed { .. }) => Some(true),
+        SessionNote::Prompt { .. } => Some(false),
+        SessionNote::Core(_)
+        | SessionNote::Event { .. }
+        | SessionNote::Unguarded(_)
+        | SessionNote::LetThrough { .. }
+        | SessionNote::PolicyChanged { .. }
+        | SessionNote::Rewound { .. } => None,
+    });
+    Ok(last == Some(true))
+}
+
+/// The sessions that a client ended while something was missing that still is, newest first.
+pub fn unclosed(
+    runs: &Runs,
+    config: &Config,
+    but: Option<TraceId>,
+) -> Result<Vec<(String, Vec<String>)>, JournalError> {
+    let mut found = Vec::new();
+    for (run, progress) in open_loops(runs, config)? {
+        let missing = progress.open_ends();
+        if Some(run) != but && !missing.is_empty() && was_left(runs, run)? {
+            found.push((RunName::of(run).to_string(), missing));
+        }
+    }
+    Ok(found)
 }
 
 /// What keeps a session from being closed as a success; nothing if the project's sessions go through no loop.
@@ -91,26 +99,11 @@ pub fn open_ends(project: &Project, runs: &Runs, found: &Found) -> Result<Vec<St
 }
 
 /// The sessions that are blocked, with the reasons.
-pub fn blocked(runs: &Runs, config: &Config) -> Vec<(String, String)> {
-    let store = runs.store();
-    let filter = RunFilter { open_only: true, state: None, limit: SESSIONS_MAX };
-    let mut found = Vec::new();
-    for one in runs.list(&filter).unwrap_or_default() {
-        let run = one.trace.head.trace_id;
-        let is_session =
-            RunSummary::read(store, &one.trace.head).is_ok_and(|summary| summary.client.is_some());
-        if !is_session {
-            continue;
-        }
-        let progress =
-            CoreProgress::fold(store, run, one.trace.head.entry_digest, &settings(config));
-        if let Ok(progress) = progress
-            && let Some(block) = progress.state.blocked
-        {
-            found.push((RunName::of(run).to_string(), block.reason));
-        }
-    }
-    found
+pub fn blocked(runs: &Runs, config: &Config) -> Result<Vec<(String, String)>, JournalError> {
+    let reason = |(run, progress): (TraceId, CoreProgress)| {
+        Some((RunName::of(run).to_string(), progress.state.blocked?.reason))
+    };
+    Ok(open_loops(runs, config)?.into_iter().filter_map(reason).collect())
 }
 
 /// Changes the core loop of a session; returns its state afterwards.
@@ -313,7 +306,7 @@ pub fn close(project: &Project, named: Option<&str>, output: &Output) -> Command
         notes.push(CoreNote::Closed { commit: report.commit.clone() });
     }
     // The client has ended it before; now it is complete.
-    let is_left = unclosed(&runs, &config, None).iter().any(|(name, _)| *name == found.name());
+    let is_left = unclosed(&runs, &config, None)?.iter().any(|(name, _)| *name == found.name());
     session.core(&settings, |_| Ok((notes, ()))).map_err(|error| refused(&error))?;
     if report.succeeded() && is_left {
         session.end(RunOutcome::Pass, "closed by hand").map_err(|error| refused(&error))?;

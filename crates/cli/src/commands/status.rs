@@ -113,14 +113,23 @@ fn tell_core(project: &Project, runs: &Runs, output: &Output) -> Result<(), Fail
         return Ok(());
     }
     let config = project.settings()?;
-    for (name, reason) in session_core::blocked(runs, &config) {
+    let told = session_core::blocked(runs, &config)
+        .and_then(|blocked| Ok((blocked, session_core::unclosed(runs, &config, None)?)));
+    let (blocked, unclosed) = match told {
+        Ok(told) => told,
+        // A corrupt run does not hide the others.
+        Err(error) => {
+            output
+                .note(&format!("whether sessions are blocked or not closed is not known: {error}"));
+            return Ok(());
+        }
+    };
+    for (name, reason) in blocked {
         let word = output.paint_note("blocked:", Style::Bad);
-        output.note(&format!(
-            "{word} {name}: {}; see `windlass session clear-block`",
-            sanitize(&reason)
-        ));
+        let reason = sanitize(&reason);
+        output.note(&format!("{word} {name}: {reason}; see `windlass session clear-block`"));
     }
-    for (name, missing) in session_core::unclosed(runs, &config, None) {
+    for (name, missing) in unclosed {
         let word = output.paint_note("not closed:", Style::Bad);
         output.note(&format!("{word} {name}: {}", sanitize(&missing.join("; "))));
     }

@@ -333,8 +333,11 @@ impl CoreSurroundings for ProjectCore<'_> {
         let title = state.work_plan().map_or(state.prompt_text.as_str(), |plan| &plan.intent);
         let runs = windlass_journal::Runs::new(Arc::clone(self.store));
         let own = RunName::of(facts.run).to_string();
-        let blocked = crate::commands::session_core::blocked(&runs, self.config);
-        let blocked = blocked.into_iter().map(|(name, _)| name).find(|name| *name != own);
+        // Sessions that cannot be read may be blocked.
+        let blocked = match crate::commands::session_core::blocked(&runs, self.config) {
+            Ok(all) => all.into_iter().map(|(name, _)| name).find(|name| *name != own),
+            Err(error) => Some(format!("(unknown: {error})")),
+        };
         Closing {
             began: state.began.as_ref(),
             blocked,

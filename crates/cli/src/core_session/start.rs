@@ -91,6 +91,10 @@ fn unclosed(core: &ProjectCore<'_>, facts: &SessionFacts<'_>) -> String {
         core.config,
         Some(facts.run),
     );
+    let found = match found {
+        Ok(found) => found,
+        Err(error) => return format!("they cannot be read: {error}"),
+    };
     let lines = found.iter().map(|(run, missing)| format!("- {run}: {}", missing.join("; ")));
     lines.collect::<Vec<_>>().join("\n")
 }
