@@ -197,3 +197,30 @@ fn what_waits_for_the_tracker_is_written_once() {
     assert_eq!(now.state.undelivered.len(), 1);
     assert_eq!(now.state.items["work/1"], "ws-1");
 }
+
+#[test]
+fn an_answer_about_another_prompt_or_plan_is_outdated() {
+    let mut now = progress();
+    let settings = CoreSettings::default();
+    now.apply(at(1), &prompt(1, None), &settings);
+    now.apply(at(2), &planned(&[]), &settings);
+    let running = |judge: Judge, prompt: u32, plans: u32| Running {
+        judge,
+        prompt_digest: Digest::of(b""),
+        prompt,
+        plans,
+        tree: None,
+        agent: None,
+    };
+    for (judge, prompt, plans, is_outdated) in [
+        (Judge::Critic, 1, 1, false),
+        (Judge::Critic, 1, 0, true),
+        (Judge::Critic, 0, 1, true),
+        (Judge::PromptHydrator, 1, 0, false),
+        (Judge::PromptHydrator, 0, 0, true),
+        (Judge::QaVerifier, 0, 0, false),
+    ] {
+        let outdated = now.state.outdates(&running(judge, prompt, plans)).is_some();
+        assert_eq!(outdated, is_outdated, "{judge:?} {prompt} {plans}");
+    }
+}
