@@ -27,15 +27,24 @@ pub fn is_standard_input(path: &Path) -> bool {
 
 /// Opens a regular file.
 pub fn open(path: &Path) -> Result<File, Failure> {
-    // Looked at first: opening a device can have effects. Looked at again: it may have been replaced since.
+    look(path)?;
+    Ok(open_listed(path)?.0)
+}
+
+/// Refuses what is no regular file, before it is opened: opening a device can have effects.
+fn look(path: &Path) -> Result<(), Failure> {
     let found = std::fs::metadata(path).map_err(|error| unreadable(path, &error))?;
-    require_regular(path, found.file_type())?;
+    require_regular(path, found.file_type())
+}
+
+/// Opens a file that was seen to be a regular one, and says how large it is. It may have been replaced since.
+fn open_listed(path: &Path) -> Result<(File, u64), Failure> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = rustix::fs::open(path, flags, Mode::empty());
     let file = File::from(file.map_err(|error| unreadable(path, &error.into()))?);
     let found = file.metadata().map_err(|error| unreadable(path, &error))?;
     require_regular(path, found.file_type())?;
-    Ok(file)
+    Ok((file, found.len()))
 }
 
 /// Opens a regular file, or standard input.
@@ -45,8 +54,13 @@ pub fn open_or_standard_input(path: &Path) -> Result<Box<dyn Read>, Failure> {
 
 /// Reads a regular file of a limited size.
 pub fn read(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Failure> {
-    let mut file = open(path)?;
-    let bytes = file.metadata().map_err(|error| unreadable(path, &error))?.len();
+    look(path)?;
+    read_listed(path, bytes_max)
+}
+
+/// Reads a file of a limited size that its folder lists as a regular one.
+pub fn read_listed(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Failure> {
+    let (mut file, bytes) = open_listed(path)?;
     read_all(&mut file, path, bytes_max, bytes)
 }
 

@@ -16,6 +16,7 @@ mod guard_check;
 mod input;
 mod installed;
 mod journal_copy;
+mod kept_policy;
 mod logging;
 mod mcp;
 mod memory;

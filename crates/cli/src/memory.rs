@@ -7,7 +7,7 @@ use windlass_memory::{BuiltIn, McpMemory, Memory, MemoryError, Settings, ToolNam
 
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::project::Project;
+use crate::project::{Part, Project};
 use crate::user_config::UserConfig;
 
 /// The built-in memory's file in the state folder.
@@ -44,7 +44,7 @@ fn server(project: &Project, config: &Config) -> Result<Box<dyn Memory>, Failure
     let settings = &config.memory;
     let files = project.files()?;
     project.require_trust(&files)?;
-    let supervisor = project.supervisor_again(&files)?;
+    let supervisor = project.supervisor_again(Part::Whole, &files)?;
     let mut servers = supervisor.set().registry().servers();
     let server = servers.find(|server| server.name == settings.server).ok_or_else(|| {
         let name = settings.server.escape_debug();

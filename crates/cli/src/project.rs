@@ -31,8 +31,6 @@ pub const DATABASE: &str = "windlass.db";
 const EVENT_WAL_PAGES: u32 = 100;
 /// How many traces an event of a session leaves for others to index.
 const EVENT_UNINDEXED_MAX: usize = 16;
-/// The record of the policy whose examples have passed, in the state folder.
-const PASSED: &str = "policy-passed";
 /// The maximum size of a configuration file.
 pub const FILE_BYTES_MAX: u64 = 4 << 20;
 /// The maximum number of configuration files.
@@ -63,6 +61,40 @@ pub enum Access {
     Read,
     /// Start programs, use the network, change files: only if the user trusts the configuration.
     Act,
+}
+
+/// The part of a configuration that something uses. What else there is may change without it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// All of it.
+    Whole,
+    /// Settings, tools and policy: what calls are judged by.
+    Policy,
+}
+
+impl Part {
+    /// Its name.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Whole => "whole",
+            Self::Policy => "policy",
+        }
+    }
+
+    const fn folders(self) -> &'static [&'static str] {
+        match self {
+            Self::Whole => &["policy", "loops", "agents", "workflows", "core"],
+            Self::Policy => &["policy"],
+        }
+    }
+
+    /// Whether a file, by its path in the configuration folder, belongs to it.
+    pub fn has(self, path: &str) -> bool {
+        match path.split_once('/') {
+            Some((folder, _)) => self == Self::Whole || self.folders().contains(&folder),
+            None => true,
+        }
+    }
 }
 
 /// The location of a project.
@@ -176,12 +208,17 @@ impl Project {
 
     /// Fails unless the user trusts these configuration files.
     pub fn require_trust(&self, files: &BTreeMap<String, Vec<u8>>) -> Result<(), Failure> {
-        trust::require(self.state()?, files)
+        trust::require(self.state()?, Part::Whole, files)
     }
 
     /// Reads all configuration files, keyed by path in the `.windlass` folder. The policy hash covers
     /// exactly these.
     pub fn files(&self) -> Result<BTreeMap<String, Vec<u8>>, Failure> {
+        self.files_of(Part::Whole)
+    }
+
+    /// Reads the configuration files of a part.
+    pub fn files_of(&self, part: Part) -> Result<BTreeMap<String, Vec<u8>>, Failure> {
         let mut files = BTreeMap::new();
         for name in ["config.toml", "tools.toml"] {
             if self.folder.join(name).exists() {
@@ -189,7 +226,7 @@ impl Project {
                     .insert(name.to_owned(), input::read(&self.folder.join(name), FILE_BYTES_MAX)?);
             }
         }
-        for folder in ["policy", "loops", "agents", "workflows", "core"] {
+        for folder in part.folders() {
             self.collect(&self.folder.join(folder), folder, &mut files)?;
         }
         Ok(files)
@@ -214,7 +251,10 @@ impl Project {
                 return Err(Failure::new(Code::PolicyInvalid, message));
             };
             let (path, name) = (entry.path(), format!("{name}/{file}"));
-            if path.is_dir() {
+            let kind = entry.file_type().map_err(|error| unreadable(&path, &error))?;
+            if kind.is_file() {
+                files.insert(name, input::read_listed(&path, FILE_BYTES_MAX)?);
+            } else if path.is_dir() {
                 self.collect(&path, &name, files)?;
             } else {
                 files.insert(name, input::read(&path, FILE_BYTES_MAX)?);
@@ -324,22 +364,13 @@ impl Project {
         self.supervisor_with(files, &user, self.wrapped(&user), BTreeMap::new())
     }
 
-    /// Loads the policy as [`Project::supervisor`] does, but runs its examples only if they have not passed before.
+    /// Loads the policy as [`Project::supervisor`] does, but takes it as it was kept if it was loaded before.
     pub fn supervisor_again(
         &self,
+        part: Part,
         files: &BTreeMap<String, Vec<u8>>,
     ) -> Result<PolicySupervisor, Failure> {
-        let record = self.state()?.join(PASSED);
-        let hash = windlass_policy::policy_hash(files)?;
-        let now = format!("{hash} {}", env!("CARGO_PKG_VERSION"));
-        let set = if std::fs::read_to_string(&record).is_ok_and(|passed| passed == now) {
-            PolicySet::load_again(files, hash)?
-        } else {
-            let set = PolicySet::load(files)?;
-            // Without the record they are run again.
-            let _ = crate::atomic::write(&record, now.as_bytes());
-            set
-        };
+        let set = crate::kept_policy::load(self.state()?, part, files)?;
         let user = UserConfig::load()?;
         let wrapped = self.wrapped(&user);
         self.supervisor_of(set.with_wrapped(wrapped), &user, BTreeMap::new())
@@ -407,15 +438,13 @@ impl Project {
     /// Builds the gateway of calls that coding agents make themselves. It starts nothing.
     pub fn client_gateway(
         &self,
+        part: Part,
         files: &BTreeMap<String, Vec<u8>>,
         config: &Config,
         supervisor: Arc<PolicySupervisor>,
         store: Arc<dyn Store>,
     ) -> Result<Gateway, Failure> {
-        // The digest of all files is known; only to say what differs, each of them is looked at.
-        if !trust::is_trusted(self.state()?, supervisor.set().hash()) {
-            self.require_trust(files)?;
-        }
+        trust::require(self.state()?, part, files)?;
         Ok(Gateway::new(
             store,
             supervisor,

@@ -12,6 +12,7 @@ use windlass_runtime::{Clock as _, SystemClock};
 use crate::atomic;
 use crate::failure::Failure;
 use crate::input;
+use crate::project::Part;
 use crate::state::cannot_write;
 
 /// The record in a state folder.
@@ -80,9 +81,7 @@ impl ChangeKind {
 impl TrustRecord {
     /// The record for configuration files.
     pub fn of(files: &BTreeMap<String, Vec<u8>>) -> Result<Self, Failure> {
-        let digest = policy_hash(files)?;
-        let files = files.iter().map(|(path, bytes)| (path.clone(), Digest::of(bytes))).collect();
-        Ok(Self { digest, when: SystemClock.now(), files })
+        Ok(Self { digest: policy_hash(files)?, when: SystemClock.now(), files: digests(files) })
     }
 
     /// Writes the record into a state folder.
@@ -93,10 +92,9 @@ impl TrustRecord {
         atomic::write(&path, &text).map_err(|error| cannot_write(&path, &error))
     }
 
-    /// The files of the present configuration that differ from this record.
-    fn changes(&self, present: &Self) -> Vec<FileChange> {
+    /// The files of a part of the present configuration that differ from this record.
+    fn changes(&self, part: Part, present: &BTreeMap<String, Digest>) -> Vec<FileChange> {
         let mut changes: Vec<FileChange> = present
-            .files
             .iter()
             .filter_map(|(path, digest)| {
                 let kind = match self.files.get(path) {
@@ -107,12 +105,18 @@ impl TrustRecord {
                 Some(FileChange { path: path.clone(), kind })
             })
             .collect();
-        let removed = self.files.keys().filter(|path| !present.files.contains_key(*path));
+        let removed = self.files.keys().filter(|path| part.has(path));
+        let removed = removed.filter(|path| !present.contains_key(*path));
         let kind = ChangeKind::Removed;
         changes.extend(removed.map(|path| FileChange { path: path.clone(), kind }));
         changes.sort_by(|a, b| a.path.cmp(&b.path));
         changes
     }
+}
+
+/// The digest of each file.
+fn digests(files: &BTreeMap<String, Vec<u8>>) -> BTreeMap<String, Digest> {
+    files.iter().map(|(path, bytes)| (path.clone(), Digest::of(bytes))).collect()
 }
 
 fn path(state: &Path) -> PathBuf {
@@ -132,16 +136,12 @@ pub fn revoke(state: &Path) -> Result<bool, Failure> {
     }
 }
 
-/// Whether the user trusts the configuration with this digest.
-pub fn is_trusted(state: &Path, digest: Digest) -> bool {
-    let read = input::read(&path(state), FILE_BYTES_MAX).ok();
-    let record = read.and_then(|bytes| serde_json::from_slice::<TrustRecord>(&bytes).ok());
-    record.is_some_and(|trusted| trusted.digest == digest)
-}
-
-/// Compares the present configuration with what the user trusted.
-pub fn status(state: &Path, files: &BTreeMap<String, Vec<u8>>) -> Result<TrustStatus, Failure> {
-    let present = TrustRecord::of(files)?;
+/// Compares a part of the present configuration, whose files these are, with what the user trusted.
+pub fn status(
+    state: &Path,
+    part: Part,
+    files: &BTreeMap<String, Vec<u8>>,
+) -> Result<TrustStatus, Failure> {
     let path = path(state);
     if !path.exists() {
         return Ok(TrustStatus::Never);
@@ -152,14 +152,16 @@ pub fn status(state: &Path, files: &BTreeMap<String, Vec<u8>>) -> Result<TrustSt
     });
     Ok(match read {
         Err(why) => TrustStatus::Damaged(why),
-        Ok(trusted) if trusted.digest == present.digest => TrustStatus::Trusted,
-        Ok(trusted) => TrustStatus::Changed(trusted.changes(&present)),
+        Ok(trusted) => match trusted.changes(part, &digests(files)) {
+            changes if changes.is_empty() => TrustStatus::Trusted,
+            changes => TrustStatus::Changed(changes),
+        },
     })
 }
 
-/// Fails unless the user trusts the present configuration.
-pub fn require(state: &Path, files: &BTreeMap<String, Vec<u8>>) -> Result<(), Failure> {
-    let message = match status(state, files)? {
+/// Fails unless the user trusts this part of the present configuration.
+pub fn require(state: &Path, part: Part, files: &BTreeMap<String, Vec<u8>>) -> Result<(), Failure> {
+    let message = match status(state, part, files)? {
         TrustStatus::Trusted => return Ok(()),
         TrustStatus::Never => "you have not trusted this project's configuration yet".to_owned(),
         TrustStatus::Damaged(why) => format!("the record of your trust is damaged: {why}"),

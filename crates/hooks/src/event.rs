@@ -134,7 +134,8 @@ impl HookEvent {
         if !cwd.starts_with('/') {
             return Err(invalid("cwd", "an absolute path"));
         }
-        let kind = fields.name("agent_type")?;
+        // The one with which Claude Code compacts a conversation has no type: its text is empty.
+        let kind = fields.name_or_empty("agent_type")?;
         Ok(Self {
             client,
             session: needed("session_id", fields.name("session_id"))?,

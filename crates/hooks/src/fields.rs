@@ -64,6 +64,15 @@ impl Fields {
         self.limited(field, NAME_BYTES_MAX)
     }
 
+    /// A name that the client leaves empty where there is none.
+    pub(crate) fn name_or_empty(&self, field: &'static str) -> Result<Option<String>, EventError> {
+        if self.get(field) == Some(&Value::String(String::new())) {
+            Ok(None)
+        } else {
+            self.name(field)
+        }
+    }
+
     /// A path.
     pub(crate) fn path(&self, field: &'static str) -> Result<Option<String>, EventError> {
         self.limited(field, PATH_BYTES_MAX)

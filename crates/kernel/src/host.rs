@@ -7,6 +7,7 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 const NAME_BYTES_MAX: usize = 253;
@@ -129,7 +130,8 @@ impl fmt::Display for Authority {
 
 /// Hosts that may be reached, on one port: `crates.example:443`, or `*.example.org:443` for all
 /// names below `example.org`, at any depth and without itself.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct HostRule {
     pattern: Pattern,
     port: u16,
@@ -195,6 +197,20 @@ impl HostRule {
     #[must_use]
     pub const fn port(&self) -> u16 {
         self.port
+    }
+}
+
+impl TryFrom<String> for HostRule {
+    type Error = HostError;
+
+    fn try_from(text: String) -> Result<Self, HostError> {
+        Self::parse_with_addresses(&text)
+    }
+}
+
+impl From<HostRule> for String {
+    fn from(rule: HostRule) -> Self {
+        rule.to_string()
     }
 }
 

@@ -1,12 +1,14 @@
 //! JSON pointers (RFC 6901) in which `*` stands for each element of an array or object.
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 /// The longest pointer.
 const POINTER_BYTES_MAX: usize = 1024;
 
 /// A pointer to one or more values.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Pointer {
     text: String,
     segments: Vec<Segment>,
@@ -16,6 +18,20 @@ pub struct Pointer {
 enum Segment {
     Each,
     Key(String),
+}
+
+impl TryFrom<String> for Pointer {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        Self::new(&text)
+    }
+}
+
+impl From<Pointer> for String {
+    fn from(pointer: Pointer) -> Self {
+        pointer.text
+    }
 }
 
 impl Pointer {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use toml::Spanned;
 use windlass_kernel::{Code, Digest, RiskLevel, canon};
 use windlass_text::{FileError, SourceFile};
@@ -24,23 +24,15 @@ const FILE_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// The rules and tools that calls are judged by; never changed after loading.
 ///
 /// An empty set is valid and denies everything.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct PolicySet {
     hash: Digest,
     registry: Registry,
     rules: Vec<Rule>,
-    /// The rules that apply to each tool, by index.
-    by_tool: BTreeMap<(String, String), Vec<usize>>,
+    /// The rules that apply to each tool of each server, by index.
+    by_tool: BTreeMap<String, BTreeMap<String, Vec<usize>>>,
     cases: usize,
-}
-
-/// Whether a set has been loaded before.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Loading {
-    /// It is checked in full.
-    First,
-    /// It was checked.
-    Again,
 }
 
 impl PolicySet {
@@ -52,23 +44,7 @@ impl PolicySet {
     /// # Errors
     /// The first [`FileError`]: one error refuses the whole set.
     pub fn load(files: &BTreeMap<String, Vec<u8>>) -> Result<Self, FileError> {
-        Self::load_and(files, policy_hash(files)?, Loading::First)
-    }
-
-    /// Loads a set that was loaded before, from exactly these files by the same version of this program; `hash` is their
-    /// [`policy_hash`]. Its examples and cases are not run again, and its globs are parsed when they are needed.
-    ///
-    /// # Errors
-    /// The first [`FileError`]: one error refuses the whole set.
-    pub fn load_again(files: &BTreeMap<String, Vec<u8>>, hash: Digest) -> Result<Self, FileError> {
-        Self::load_and(files, hash, Loading::Again)
-    }
-
-    fn load_and(
-        files: &BTreeMap<String, Vec<u8>>,
-        hash: Digest,
-        loading: Loading,
-    ) -> Result<Self, FileError> {
+        let hash = policy_hash(files)?;
         let registry = match files.get("tools.toml") {
             Some(bytes) => registry::load(&source_file("tools.toml", bytes)?)?,
             None => Registry::default(),
@@ -83,7 +59,7 @@ impl PolicySet {
         };
         for (path, bytes) in files.iter().filter(|(path, _)| is_rule_file(path)) {
             let source = source_file(path, bytes)?;
-            let file = rule::load(&source, loading)?;
+            let file = rule::load(&source)?;
             cases.extend(file.cases.into_iter().map(|case| (source, case)));
             for (rule, span) in file.rules {
                 if set.rules.len() >= RULES_MAX {
@@ -96,10 +72,6 @@ impl PolicySet {
             }
         }
         set.cases = cases.len();
-        if loading == Loading::Again {
-            set.index();
-            return Ok(set);
-        }
         set.check_rules(&spans)?;
         set.index();
         set.check_examples(&spans)?;
@@ -158,7 +130,7 @@ impl PolicySet {
                 format!("the tool `{}/{}` is not registered", question.server, question.tool);
             return denied(Code::ToolUnclassifiedDenied, reason);
         };
-        let indices = self.by_tool.get(&(server.name.clone(), tool.name.clone()));
+        let indices = self.by_tool.get(&server.name).and_then(|tools| tools.get(&tool.name));
         let rules: Vec<&Rule> =
             indices.into_iter().flatten().filter_map(|at| self.rules.get(*at)).collect();
         judge::judge(question, server, tool, &rules, workspace)
@@ -200,7 +172,8 @@ impl PolicySet {
             let applying = self.rules.iter().enumerate();
             let applying = applying.filter(|(_, rule)| judge::applies_to(rule, server, tool));
             let indices = applying.map(|(at, _)| at).collect();
-            self.by_tool.insert((server.name.clone(), tool.name.clone()), indices);
+            let tools = self.by_tool.entry(server.name.clone()).or_default();
+            tools.insert(tool.name.clone(), indices);
         }
     }
 

@@ -103,8 +103,10 @@ fn check(tricks: &str, at_least: usize) {
     assert!(tricks.len() >= at_least, "only {} tricks", tricks.len());
     let mut wrong = Vec::new();
     for trick in &tricks {
-        let judgement =
-            SET.judge(&question(&trick.tool, &trick.line), &trick.workspace.workspace());
+        let (question, workspace) =
+            (question(&trick.tool, &trick.line), trick.workspace.workspace());
+        let judgement = SET.judge(&question, &workspace);
+        assert_eq!(KEPT.judge(&question, &workspace), judgement, "kept and read again");
         if judgement.verdict != trick.verdict {
             wrong.push(format!(
                 "{:?} ({}): wants {}, gets {}: {}",
@@ -409,3 +411,9 @@ const PIECES: &[&str] = &[
 ];
 
 static SET: std::sync::LazyLock<PolicySet> = std::sync::LazyLock::new(shipped);
+
+/// The same set, kept as JSON and read again.
+static KEPT: std::sync::LazyLock<PolicySet> = std::sync::LazyLock::new(|| {
+    let kept = serde_json::to_vec(&*SET).expect("it can be kept");
+    serde_json::from_slice(&kept).expect("it can be read again")
+});

@@ -10,6 +10,7 @@ mod matcher;
 mod redactor;
 mod shapes;
 mod stream;
+mod triggers;
 
 pub use redactor::{Finding, Redactor, SECRET_BYTES_MIN};
 pub use stream::Stream;

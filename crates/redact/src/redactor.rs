@@ -2,8 +2,6 @@
 
 use std::fmt;
 use std::ops::Range;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 use serde_json::Value;
@@ -11,8 +9,9 @@ use serde_json::Value;
 use crate::decode::{Decoded, has_escapes};
 use crate::encodings::{digits, forms};
 use crate::matcher::{LOOK_BYTES, Matcher};
-use crate::shapes::{SHAPES, Shape};
+use crate::shapes::SHAPES;
 use crate::stream::{Span, Stream};
+use crate::triggers::triggers_in;
 
 /// The minimum length of a known secret; shorter values occur too often by chance.
 pub const SECRET_BYTES_MIN: usize = 6;
@@ -21,9 +20,6 @@ pub const SECRET_BYTES_MIN: usize = 6;
 const ESCAPE_BYTES_MAX: usize = 7;
 /// The same for a digit, with blanks.
 const DIGIT_BYTES_MAX: usize = 2;
-
-/// From so many bytes on, the fastest search is worth the time that it takes to make.
-const FAST_FROM_BYTES: usize = 32 * 1024;
 
 /// What a text contains.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,46 +76,6 @@ impl fmt::Debug for Redactor {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.debug_struct("Redactor").field("names", &self.names).finish_non_exhaustive()
     }
-}
-
-/// The triggers of all shapes, for a search without regard to case.
-struct Triggers {
-    search: AhoCorasick,
-    /// For each trigger, its text and its shape.
-    of: Vec<(&'static str, &'static Shape)>,
-}
-
-impl Triggers {
-    fn new(kind: AhoCorasickKind) -> Option<Self> {
-        let of: Vec<_> = SHAPES
-            .iter()
-            .flat_map(|shape| shape.triggers.iter().map(move |trigger| (*trigger, shape)))
-            .collect();
-        let search = AhoCorasick::builder()
-            .ascii_case_insensitive(true)
-            .match_kind(MatchKind::Standard)
-            .kind(Some(kind))
-            .build(of.iter().map(|(trigger, _)| trigger))
-            .ok()?;
-        Some(Self { search, of })
-    }
-}
-
-/// The triggers, for a text of so many bytes. What searches fastest takes longest to make, which is worth it only for a
-/// process that has much to search.
-fn triggers(bytes: usize) -> Option<&'static Triggers> {
-    static SEARCHED: AtomicUsize = AtomicUsize::new(0);
-    static FIRST: OnceLock<Option<Triggers>> = OnceLock::new();
-    static FAST: OnceLock<Option<Triggers>> = OnceLock::new();
-    let before = SEARCHED.fetch_add(bytes, Ordering::Relaxed);
-    let (made, kind) = if before.saturating_add(bytes) < FAST_FROM_BYTES {
-        (&FIRST, AhoCorasickKind::NoncontiguousNFA)
-    } else {
-        // It is enough now; the sum must not overflow.
-        SEARCHED.store(FAST_FROM_BYTES, Ordering::Relaxed);
-        (&FAST, AhoCorasickKind::DFA)
-    };
-    made.get_or_init(|| Triggers::new(kind)).as_ref()
 }
 
 impl Redactor {
@@ -184,19 +140,11 @@ impl Redactor {
             }
         }
         let mut matcher = Matcher::default();
-        if let Some(triggers) = triggers(text.len()) {
-            for found in triggers.search.find_overlapping_iter(text) {
-                let Some((trigger, shape)) = triggers.of.get(found.pattern().as_usize()) else {
-                    continue;
-                };
-                if shape.exact && text.get(found.range()) != Some(trigger.as_bytes()) {
-                    continue;
-                }
-                if let Some((start, end, tail)) = matcher.find(shape, text, found.range())
-                    && within.contains(&start)
-                {
-                    spans.push(Span { start, end, tail, name: shape.name, is_value: false });
-                }
+        for (place, shape) in triggers_in(text) {
+            if let Some((start, end, tail)) = matcher.find(shape, text, place)
+                && within.contains(&start)
+            {
+                spans.push(Span { start, end, tail, name: shape.name, is_value: false });
             }
         }
         spans.sort_by_key(|span| (span.start, !span.is_value, std::cmp::Reverse(span.end)));

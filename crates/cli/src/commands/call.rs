@@ -20,7 +20,7 @@ use crate::commands::{cell, read_args, recover, risk, tool_name, trace, trace_id
 use crate::failure::{CommandResult, Failure, exit_of, hint_of, stale};
 use crate::output::{Output, Style, sanitize};
 use crate::people::AccountPeople;
-use crate::project::{Access, Project};
+use crate::project::{Access, Part, Project};
 
 /// Runs a subcommand of `call`.
 pub fn run(project: &Project, command: &Call, output: &Output) -> CommandResult {
@@ -173,13 +173,14 @@ fn gateway_for(
         Some(folder) => &Project::of_session(Some(&project.root), Path::new(folder))?,
         None => project,
     };
-    let files = project.files()?;
+    let files = project.files_of(Part::Policy)?;
     let config = Project::config(&files)?;
     let supervisor = Arc::new(project.supervisor(&files)?);
     let store = Arc::new(project.store(&config)?);
     let has_cell = cell::is_used(&supervisor);
     let of_session = request.run.map(|run| SessionCall { run, has_cell });
-    Ok((project.client_gateway(&files, &config, supervisor, store)?, of_session))
+    let gateway = project.client_gateway(Part::Policy, &files, &config, supervisor, store)?;
+    Ok((gateway, of_session))
 }
 
 /// The exit code for a call's state.

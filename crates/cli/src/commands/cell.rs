@@ -9,8 +9,9 @@ use windlass_runtime::PolicySupervisor;
 
 use crate::args::Cell;
 use crate::failure::{CommandResult, Failure};
-use crate::project::Project;
+use crate::project::{Part, Project};
 use crate::session_surroundings::text_of;
+use crate::trust;
 use crate::user_config::UserConfig;
 
 /// The tool that runs lines.
@@ -43,11 +44,11 @@ pub fn run(mut project: Project, options: &Cell) -> CommandResult {
     {
         project.set_workspace(workspace)?;
     }
-    let files = project.files()?;
-    project.require_trust(&files)?;
+    let files = project.files_of(Part::Policy)?;
+    trust::require(project.state()?, Part::Policy, &files)?;
     let user = UserConfig::load()?;
     user.apply()?;
-    let supervisor = project.supervisor_with(&files, &user, Vec::new(), [].into())?;
+    let supervisor = project.supervisor_again(Part::Policy, &files)?;
     let scope = options.session.as_deref().unwrap_or("cell");
     let tool = if options.reading { READING } else { TOOL };
     let confinement = supervisor.confinement_of(SERVER, tool, scope).ok_or_else(|| {

@@ -25,7 +25,7 @@ use crate::config::Unguarded;
 use crate::core_session::ProjectCore;
 use crate::failure::Failure;
 use crate::people::user_name;
-use crate::project::Project;
+use crate::project::{Part, Project};
 use crate::session_loop;
 use crate::session_surroundings::{ProjectSurroundings, text_of};
 
@@ -115,15 +115,17 @@ fn names_a_stop(bytes: &[u8]) -> bool {
 
 fn judge(named: Option<&Path>, event: &HookEvent) -> Result<HookOutput, Failure> {
     let project = Project::of_session(named, Path::new(&event.cwd))?;
-    let files = project.files()?;
+    let is_core = event.client == Client::Claude && session_loop::is_core(project.state()?)?;
+    let part = if is_core { Part::Whole } else { Part::Policy };
+    let files = project.files_of(part)?;
     let mut config = Project::config(&files)?;
     config.bound_for_hooks();
     // It is not freed: the process ends at once.
-    let supervisor = ManuallyDrop::new(Arc::new(project.supervisor_again(&files)?));
+    let supervisor = ManuallyDrop::new(Arc::new(project.supervisor_again(part, &files)?));
     let policy_hash = supervisor.set().hash();
     let store: Arc<dyn windlass_store::Store> = Arc::new(project.store_for_event(&config)?);
-    let gateway =
-        project.client_gateway(&files, &config, Arc::clone(&supervisor), Arc::clone(&store))?;
+    let (judge, recorder) = (Arc::clone(&supervisor), Arc::clone(&store));
+    let gateway = project.client_gateway(part, &files, &config, judge, recorder)?;
     let sessions = sessions_of(&project, Arc::clone(&store))?;
     let root = text_of(project.workspace())?;
     let binary = cell::program(&supervisor)?;
@@ -143,7 +145,6 @@ fn judge(named: Option<&Path>, event: &HookEvent) -> Result<HookOutput, Failure>
         cell: binary.as_deref(),
     };
     let core_settings = config.core.settings();
-    let is_core = event.client == Client::Claude && session_loop::is_core(project.state()?)?;
     CLOSES.store(is_core && matches!(event.kind, EventKind::Stopped { .. }), Ordering::SeqCst);
     let core =
         is_core.then_some(Core { settings: &core_settings, surroundings: &core_surroundings });

@@ -26,7 +26,7 @@ use crate::commands::{cell, session_core, session_insights, session_rewind};
 use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, Style, sanitize};
 use crate::people::AccountPeople;
-use crate::project::Project;
+use crate::project::{Part, Project};
 use crate::session_surroundings::{text_of as text_of_path, watched_since};
 use crate::session_transcripts::{self, Histories, TranscriptCheck};
 
@@ -392,7 +392,7 @@ fn allow_all(project: &Project, options: &AllowAll, output: &Output) -> CommandR
         return Err(Failure::new(Code::RequestInvalid, message)
             .hint("`windlass session list --open` lists those that go on"));
     }
-    let files = project.files()?;
+    let files = project.files_of(Part::Policy)?;
     let config = Project::config(&files)?;
     let supervisor = Arc::new(project.supervisor(&files)?);
     if !cell::is_used(&supervisor) {
@@ -412,7 +412,7 @@ fn allow_all(project: &Project, options: &AllowAll, output: &Output) -> CommandR
         until,
     };
     let store = Arc::new(project.store(&config)?);
-    let gateway = project.client_gateway(&files, &config, supervisor, store)?;
+    let gateway = project.client_gateway(Part::Policy, &files, &config, supervisor, store)?;
     let gateway = gateway.with_people(Arc::new(people));
     let grant = gateway.grant(terms, &name, &options.decider.reason)?;
     let id = grant.head.trace_id;

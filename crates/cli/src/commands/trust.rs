@@ -10,7 +10,7 @@ use crate::commands::confirm;
 use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, Style, sanitize};
 use crate::powers::{Power, powers};
-use crate::project::Project;
+use crate::project::{Part, Project};
 use crate::trust::{TrustRecord, TrustStatus, revoke, status};
 
 /// Shows the configuration and records trust in it.
@@ -28,7 +28,7 @@ pub fn run(project: &Project, options: &Trust, output: &Output) -> CommandResult
     // One reading: what is shown is what is trusted.
     let files = project.files()?;
     let record = TrustRecord::of(&files)?;
-    let found = status(state, &files)?;
+    let found = status(state, Part::Whole, &files)?;
     if let Some(digest) = &options.yes {
         require_digest(digest, record.digest)?;
     }

@@ -194,9 +194,24 @@ fn a_block_stops_the_real_client_until_a_person_clears_it() {
     assert!(lab.told().contains("BLOCKED"), "{}", lab.told());
     let status = lab.windlass(&["status"]).exit(0);
     assert!(status.stderr.contains("blocked:"), "{status}");
+    // Resumed, it is still blocked: the model is not even asked.
+    let resumed = || {
+        let mut command = client(&lab);
+        command.arg("--continue");
+        run(command)
+    };
+    let asked = lab.model.requests().len();
+    let ended = resumed();
+    assert_eq!(lab.model.requests().len(), asked, "{ended}");
     drop(lab.windlass(&["people", "add", "ada"]));
     lab.windlass(&["work", "session", "clear-block", "--by", "ada", "--reason", "seen"]).exit(0);
     assert!(!lab.windlass(&["status"]).exit(0).stderr.contains("blocked:"));
+    let ended = resumed();
+    assert!(lab.model.requests().len() > asked, "{ended}");
+    assert_eq!(
+        lab.windlass(&["session", "list", "--json"]).exit(0).json().as_array().unwrap().len(),
+        1
+    );
     lab.windlass(&["verify"]).exit(0);
 }
 

@@ -4,6 +4,7 @@ mod attacks;
 mod details;
 mod flow;
 mod gates;
+mod recorded;
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -7,6 +7,7 @@ mod wrapped;
 
 use std::collections::BTreeMap;
 
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use windlass_kernel::{HostRule, RiskLevel};
 
@@ -26,7 +27,7 @@ pub const TIMEOUT_MS_MAX: u64 = 86_400_000;
 pub const TOOL_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// All registered servers by name.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Registry {
     pub(crate) servers: BTreeMap<String, Server>,
 }
@@ -53,7 +54,7 @@ impl Registry {
 }
 
 /// A server that runs tools.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Server {
     /// Its name.
     pub name: String,
@@ -68,7 +69,7 @@ pub struct Server {
 }
 
 /// How to connect to a server.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Connector {
     /// An MCP server started as a child process.
     McpStdio {
@@ -105,7 +106,7 @@ impl Connector {
 }
 
 /// One registered tool.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Tool {
     /// Its name here.
     pub name: String,
@@ -146,7 +147,7 @@ pub struct Tool {
 }
 
 /// One part of a command line.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ArgvPart {
     /// A literal word.
     Literal(String),
@@ -162,7 +163,7 @@ pub enum ArgvPart {
 }
 
 /// What happens to a call whose outcome is unknown after a crash.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum OnUncertain {
     /// The call is dispatched again with the same id and key.
     Retry,

@@ -10,7 +10,6 @@ use windlass_kernel::{Code, RiskLevel};
 use windlass_text::{FileError, Glob, GlobError, GlobKind, SourceFile};
 
 use super::{Limits, Rule, Verdict};
-use crate::set::Loading;
 use crate::shell::Access;
 use crate::strings::Strings;
 use crate::{Pointer, Question};
@@ -131,7 +130,7 @@ impl RawCase {
 }
 
 /// Reads the rules and cases of one file.
-pub(crate) fn load(source: &SourceFile<'_>, loading: Loading) -> Result<FileRules, FileError> {
+pub(crate) fn load(source: &SourceFile<'_>) -> Result<FileRules, FileError> {
     let raw: RawFile = source.parse_toml(None)?;
     let mut rules = Vec::new();
     let (mut line, mut counted) = (1_usize, 0);
@@ -141,7 +140,7 @@ pub(crate) fn load(source: &SourceFile<'_>, loading: Loading) -> Result<FileRule
         line += between.iter().filter(|byte| **byte == b'\n').count();
         counted = span.start.max(counted);
         let id_span = raw.get_ref().id.span();
-        let rule = rule(source, line, raw.into_inner(), loading)
+        let rule = rule(source, line, raw.into_inner())
             .map_err(|(at, message)| source.error(at.unwrap_or(span), message))?;
         rules.push((rule, id_span));
     }
@@ -162,13 +161,7 @@ pub(crate) fn read_cases(source: &SourceFile<'_>) -> Result<Vec<Spanned<RawCase>
 /// A message and its span; without a span, that of the whole rule.
 type RuleError = (Option<Range<usize>>, String);
 
-fn rule(
-    source: &SourceFile<'_>,
-    line: usize,
-    raw: RawRule,
-    loading: Loading,
-) -> Result<Rule, RuleError> {
-    let globs = |id: &str, texts: Option<&Spanned<Strings>>, kind| globs(id, texts, kind, loading);
+fn rule(source: &SourceFile<'_>, line: usize, raw: RawRule) -> Result<Rule, RuleError> {
     let id = raw.id.get_ref().clone();
     let at_id = |message: String| (Some(raw.id.span()), message);
     let plain = |char: char| matches!(char, 'a'..='z' | '0'..='9' | '_' | '-' | '.');
@@ -221,12 +214,12 @@ fn rule(
     let limits = Limits {
         tool: globs(&id, raw.tool.as_ref(), GlobKind::Text)?,
         class: classes(&id, raw.class)?,
-        command: commands(&id, raw.command.as_ref(), loading)?,
-        except_command: commands(&id, raw.except_command.as_ref(), loading)?,
+        command: commands(&id, raw.command.as_ref())?,
+        except_command: commands(&id, raw.except_command.as_ref())?,
         path: globs(&id, raw.path.as_ref(), GlobKind::Path)?,
-        path_folded: folded(&id, raw.path, loading)?,
+        path_folded: folded(&id, raw.path)?,
         except_path: globs(&id, raw.except_path.as_ref(), GlobKind::Path)?,
-        except_path_folded: folded(&id, raw.except_path, loading)?,
+        except_path_folded: folded(&id, raw.except_path)?,
         access: raw.access.map(Spanned::into_inner),
         phase: globs(&id, raw.phase.as_ref(), GlobKind::Text)?,
         agent: globs(&id, raw.agent.as_ref(), GlobKind::Text)?,
@@ -253,7 +246,6 @@ fn globs(
     id: &str,
     texts: Option<&Spanned<Strings>>,
     kind: GlobKind,
-    loading: Loading,
 ) -> Result<Vec<Glob>, RuleError> {
     let Some(texts) = texts else { return Ok(Vec::new()) };
     let error = |message: String| (Some(texts.span()), format!("rule `{id}`: {message}"));
@@ -264,24 +256,17 @@ fn globs(
         .get_ref()
         .0
         .iter()
-        .map(|text| match loading {
-            Loading::First => Glob::new(text, kind).map_err(|cause| error(cause.to_string())),
-            Loading::Again => Ok(Glob::parsed_before(text, kind)),
-        })
+        .map(|text| Glob::new(text, kind).map_err(|cause| error(cause.to_string())))
         .collect()
 }
 
 /// A command glob that ends in ` *` also matches the command without words: `ls *` matches `ls`.
-fn commands(
-    id: &str,
-    texts: Option<&Spanned<Strings>>,
-    loading: Loading,
-) -> Result<Vec<Glob>, RuleError> {
+fn commands(id: &str, texts: Option<&Spanned<Strings>>) -> Result<Vec<Glob>, RuleError> {
     let Some(texts) = texts else { return Ok(Vec::new()) };
     let short = texts.get_ref().0.iter().filter_map(|text| text.strip_suffix(" *"));
     let all = texts.get_ref().0.iter().map(String::as_str).chain(short);
     let all = Strings(all.map(str::to_owned).collect());
-    globs(id, Some(&Spanned::new(texts.span(), all)), GlobKind::Text, loading)
+    globs(id, Some(&Spanned::new(texts.span(), all)), GlobKind::Text)
 }
 
 /// The globs of one command pattern.
@@ -290,15 +275,11 @@ pub(crate) fn command_globs(text: &str) -> Result<Vec<Glob>, GlobError> {
     all.map(|text| Glob::new(text, GlobKind::Text)).collect()
 }
 
-fn folded(
-    id: &str,
-    texts: Option<Spanned<Strings>>,
-    loading: Loading,
-) -> Result<Vec<Glob>, RuleError> {
+fn folded(id: &str, texts: Option<Spanned<Strings>>) -> Result<Vec<Glob>, RuleError> {
     let Some(texts) = texts else { return Ok(Vec::new()) };
     let span = texts.span();
     let lower = texts.into_inner().0.iter().map(|text| text.to_lowercase()).collect();
-    globs(id, Some(&Spanned::new(span, Strings(lower))), GlobKind::Path, loading)
+    globs(id, Some(&Spanned::new(span, Strings(lower))), GlobKind::Path)
 }
 
 fn classes(id: &str, texts: Option<Spanned<Strings>>) -> Result<Vec<RiskLevel>, RuleError> {

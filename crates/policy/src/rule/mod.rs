@@ -41,7 +41,7 @@ impl Verdict {
 }
 
 /// One rule of a set.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Rule {
     pub(crate) id: String,
     pub(crate) file: String,
@@ -49,26 +49,40 @@ pub struct Rule {
     pub(crate) verdict: Verdict,
     pub(crate) reason: String,
     pub(crate) limits: Limits,
+    /// The calls that it must match or miss; a set that was loaded before is known to.
+    #[serde(skip)]
     pub(crate) examples: Vec<Example>,
 }
 
 /// What a call must be like for a rule to match; an empty list matches everything.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
 pub(crate) struct Limits {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tool: Vec<Glob>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub class: Vec<RiskLevel>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<Glob>,
     /// Commands that the rule does not match although `command` does.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub except_command: Vec<Glob>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub path: Vec<Glob>,
     /// The same globs in lower case, for file systems that ignore case.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub path_folded: Vec<Glob>,
     /// Paths that the rule does not match although `path` does.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub except_path: Vec<Glob>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub except_path_folded: Vec<Glob>,
     pub access: Option<Access>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub phase: Vec<Glob>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub agent: Vec<Glob>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub args: Vec<(Pointer, Vec<Glob>)>,
 }
 

@@ -13,6 +13,7 @@ mod parse;
 use std::ops::RangeInclusive;
 use std::sync::OnceLock;
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 pub use parse::tokenize;
@@ -26,7 +27,7 @@ const PATTERN_BYTES_MAX: usize = 4096;
 const ALTERNATIVES_MAX: usize = 64;
 
 /// What a glob is matched with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum GlobKind {
     /// Any text: `*` matches across slashes.
     Text,
@@ -128,12 +129,25 @@ impl GlobText {
     }
 }
 
-/// A pattern, parsed at its first use if not before.
-#[derive(Clone, Debug)]
+/// A pattern, parsed at its first use if not before: one that was serialised was parsed by whoever made it.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(from = "(GlobKind, String)", into = "(GlobKind, String)")]
 pub struct Glob {
     pattern: String,
     kind: GlobKind,
     parsed: OnceLock<Parsed>,
+}
+
+impl From<(GlobKind, String)> for Glob {
+    fn from((kind, pattern): (GlobKind, String)) -> Self {
+        Self { pattern, kind, parsed: OnceLock::new() }
+    }
+}
+
+impl From<Glob> for (GlobKind, String) {
+    fn from(glob: Glob) -> Self {
+        (glob.kind, glob.pattern)
+    }
 }
 
 impl PartialEq for Glob {
@@ -199,13 +213,6 @@ impl Glob {
     pub fn new(pattern: &str, kind: GlobKind) -> Result<Self, GlobError> {
         let parsed = OnceLock::from(Parsed::new(pattern, kind)?);
         Ok(Self { pattern: pattern.to_owned(), kind, parsed })
-    }
-
-    /// Takes a pattern of which [`Glob::new`] has made a glob before, in this version of the program. It is parsed when
-    /// it is needed.
-    #[must_use]
-    pub fn parsed_before(pattern: &str, kind: GlobKind) -> Self {
-        Self { pattern: pattern.to_owned(), kind, parsed: OnceLock::new() }
     }
 
     fn parsed(&self) -> &Parsed {
