@@ -86,15 +86,34 @@ pub enum Kind {
 
 /// Opens a gateway with a store in `folder`.
 pub fn gateway(folder: &Path, kind: Kind) -> Result<Gateway> {
-    gateway_over(folder, kind, windlass_store_sqlite::Settings::default())
+    gateway_over(&folder.join("bench.db"), kind, windlass_store_sqlite::Settings::default())
+}
+
+/// Fills a journal with calls until it has at least so many entries.
+pub fn fill(path: &Path, kind: Kind, entries: u64) -> Result<Gateway> {
+    let gateway = gateway_over(path, kind, windlass_store_sqlite::Settings::default())?;
+    let callers = 64.min(entries.div_ceil(4));
+    let each = entries.div_ceil(4 * callers);
+    std::thread::scope(|scope| {
+        let gateway = &gateway;
+        let fill = |caller: u64| {
+            let calls = move |i| call(gateway, kind, format!("fill-{caller}-{i}"));
+            scope.spawn(move || (0..each).try_for_each(calls))
+        };
+        let workers: Vec<_> = (0..callers).map(fill).collect();
+        workers
+            .into_iter()
+            .try_for_each(|worker| worker.join().map_err(|_| anyhow!("a caller panicked"))?)
+    })?;
+    Ok(gateway)
 }
 
 fn gateway_over(
-    folder: &Path,
+    path: &Path,
     kind: Kind,
     settings: windlass_store_sqlite::Settings,
 ) -> Result<Gateway> {
-    let store = SqliteStore::open(&folder.join("bench.db"), settings)?;
+    let store = SqliteStore::open(path, settings)?;
     let reads = match kind {
         Kind::ReadWithEffect => ReadDurability::WithEffect,
         Kind::Write | Kind::Read => ReadDurability::WriteAhead,
@@ -187,7 +206,7 @@ pub fn pages(folder: &Path, kind: Kind) -> Result<f64> {
     let path = folder.join("bench.db");
     let settings = windlass_store_sqlite::Settings::default();
     let settings = windlass_store_sqlite::Settings { wal_pages: u32::MAX, ..settings };
-    let gateway = gateway_over(folder, kind, settings)?;
+    let gateway = gateway_over(&folder.join("bench.db"), kind, settings)?;
     let size = || -> Result<u64> { Ok(std::fs::metadata(folder.join("bench.db-wal"))?.len()) };
     call(&gateway, kind, "pages".to_owned())?;
     let before = size()?;

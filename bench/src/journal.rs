@@ -28,25 +28,7 @@ pub struct Verified {
 
 /// Fills a journal with calls until it has at least `entries`, then verifies it.
 pub fn verify(folder: &Path, entries: u64) -> Result<Verified> {
-    let gateway = calls::gateway(folder, Kind::Write)?;
-    let callers = 64.min(entries.div_ceil(4));
-    let each = entries.div_ceil(4 * callers);
-    let filled: Result<()> = std::thread::scope(|scope| {
-        let workers: Vec<_> = (0..callers)
-            .map(|caller| {
-                let gateway = &gateway;
-                scope.spawn(move || -> Result<()> {
-                    (0..each).try_for_each(|i| {
-                        calls::call(gateway, Kind::Write, format!("verify-{caller}-{i}"))
-                    })
-                })
-            })
-            .collect();
-        workers
-            .into_iter()
-            .try_for_each(|worker| worker.join().map_err(|_| anyhow!("a caller panicked"))?)
-    });
-    filled?;
+    let gateway = calls::fill(&folder.join("bench.db"), Kind::Write, entries)?;
     let before = crate::process::resident_kib()?;
     let cpu = crate::process::cpu_seconds()?;
     let started = Instant::now();

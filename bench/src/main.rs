@@ -5,8 +5,8 @@
 //! down both alike. The processor time of a call, which other work affects less, is printed too.
 //!
 //! - `--quick` makes fewer and shorter rounds.
-//! - `pages`, `rates`, `verify`, `recover`, `runs`, `checkpoints`, `cell`, `policy`, `files`, `mcp`, `clients` and
-//!   `hooks` select parts.
+//! - `pages`, `rates`, `verify`, `recover`, `runs`, `checkpoints`, `cell`, `policy`, `files`, `mcp`, `clients`,
+//!   `hooks` and `growth` select parts.
 //! - `count KIND CALLS [CALLERS]` only makes calls, for a profiler. KIND is `write`, `read` or `ahead`;
 //!   with the prefix `raw-`, SQLite alone makes the commits of such calls.
 //! - `count verify ENTRIES` only verifies a journal.
@@ -18,6 +18,7 @@ mod calls;
 mod cell;
 mod checkpoints;
 mod files;
+mod growth;
 mod hooks;
 mod journal;
 mod policy;
@@ -59,6 +60,7 @@ struct Effort {
     files: usize,
     snapshots: usize,
     starts: u32,
+    runs: usize,
 }
 
 /// The parts that can be selected by name.
@@ -75,6 +77,7 @@ const PARTS: &[&str] = &[
     "mcp",
     "clients",
     "hooks",
+    "growth",
 ];
 
 fn main() -> Result<()> {
@@ -102,6 +105,7 @@ fn main() -> Result<()> {
             files: 5_000,
             snapshots: 5,
             starts: 20,
+            runs: 200,
         }
     } else {
         Effort {
@@ -114,6 +118,7 @@ fn main() -> Result<()> {
             files: 20_000,
             snapshots: 25,
             starts: 200,
+            runs: 10_000,
         }
     };
     let folder = tempfile::tempdir_in(".")?;
@@ -165,6 +170,9 @@ fn main() -> Result<()> {
     }
     if wanted("clients") {
         agents::starts(folder.path(), effort.rounds.min(9))?;
+    }
+    if wanted("growth") {
+        growth::measure(folder.path(), effort.entries, effort.runs)?;
     }
     if wanted("hooks") {
         hooks::measure(folder.path(), effort.starts.try_into().unwrap_or(usize::MAX))?;

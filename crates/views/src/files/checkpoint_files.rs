@@ -19,7 +19,7 @@ const INDEX: &str = "index.json";
 /// The maximum size of the index.
 const INDEX_BYTES_MAX: usize = 16 << 20;
 /// The maximum number of checkpoints in the index; the newest are listed.
-const INDEXED_MAX: usize = 5000;
+const INDEXED_MAX: usize = 200;
 /// The checkpoint files of a run with more phases are written only on request: each of them lists all
 /// complete phases.
 pub(super) const PHASES_MAX: usize = 500;
@@ -99,7 +99,6 @@ fn update_index(
     new: BTreeMap<CheckpointId, IndexedCheckpoint>,
 ) -> Result<(), EngineError> {
     let locked = folder.lock()?;
-    folder.sweep(INDEX, false, &locked)?;
     let found = folder.read(INDEX, INDEX_BYTES_MAX).ok().flatten();
     let index = found.and_then(|bytes| serde_json::from_slice::<Index>(&bytes).ok());
     let mut index = index.unwrap_or_default();

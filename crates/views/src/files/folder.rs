@@ -2,15 +2,14 @@
 //!
 //! Every file is opened relative to a handle of its folder, and no symbolic link inside the root is
 //! followed, so a planted link cannot redirect a write. All processes share one lock file: every writer
-//! holds the lock, so a temporary file that is found under it is a leftover.
+//! holds the lock, so a temporary file that is found under it is a leftover. Temporary files have a folder of
+//! their own: those of runs become many, and would have to be listed to find a leftover among them.
 
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, mkdirat, openat, renameat, statat, unlinkat};
 use rustix::io::Errno;
@@ -22,15 +21,17 @@ const LOCK: &str = ".lock";
 /// Keeps the files out of a git repository that contains the folder: they would make it dirty, or be
 /// committed by the run that they show. A user who wants to track them empties this file.
 const IGNORE: &str = ".gitignore";
-const TEMPORARY: (&str, &str) = (".windlass-", ".tmp");
+/// The folder of temporary files.
+const TEMPORARY: &str = ".tmp";
+/// How much of a file is searched at a time.
+const SEARCHED_BYTES: usize = 64 * 1024;
 
 /// Numbers the temporary files of this process.
 static NUMBER: AtomicU64 = AtomicU64::new(0);
 
-/// The root folder, and the subfolders that have been swept.
+/// The root folder.
 pub(super) struct Folder {
     root: PathBuf,
-    swept: Mutex<BTreeSet<String>>,
 }
 
 /// The lock for writing; released on drop.
@@ -46,7 +47,7 @@ struct FilePath<'a> {
 
 impl Folder {
     pub(super) const fn new(root: PathBuf) -> Self {
-        Self { root, swept: Mutex::new(BTreeSet::new()) }
+        Self { root }
     }
 
     /// The path of a file on disk.
@@ -58,7 +59,7 @@ impl Folder {
         EngineError::Unwritable { path: self.on_disk(path).display().to_string(), source }
     }
 
-    /// Waits for the lock for writing.
+    /// Waits for the lock for writing, and removes what dead processes left.
     pub(super) fn lock(&self) -> Result<Locked, EngineError> {
         let lock = || {
             create_folders(&self.root)?;
@@ -69,35 +70,26 @@ impl Folder {
             Ok((root, Locked { _file: file }))
         };
         let (root, locked) = lock().map_err(|source| self.unwritable(LOCK, source))?;
+        self.sweep().map_err(|source| self.unwritable(TEMPORARY, source))?;
         if matches!(statat(&root, IGNORE, AtFlags::SYMLINK_NOFOLLOW), Err(Errno::NOENT)) {
             self.replace(IGNORE, b"*\n", &locked)?;
         }
         Ok(locked)
     }
 
-    /// Removes the temporary files of dead processes in the folder of `path`, once or `again`.
-    pub(super) fn sweep(&self, path: &str, again: bool, _: &Locked) -> Result<(), EngineError> {
-        let FilePath { folder, .. } = split_path(path);
-        let fresh = {
-            let mut swept = self.swept.lock().unwrap_or_else(PoisonError::into_inner);
-            swept.insert(folder.to_owned())
+    /// Removes the temporary files of dead processes.
+    fn sweep(&self) -> io::Result<()> {
+        let handle = match self.open_existing(TEMPORARY) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            opened => opened?,
         };
-        if !fresh && !again {
-            return Ok(());
-        }
-        let sweep = || -> io::Result<()> {
-            let handle = self.open(folder)?;
-            for entry in Dir::read_from(&handle)? {
-                let entry = entry?;
-                let name = entry.file_name().to_bytes();
-                let (start, end) = TEMPORARY;
-                if name.starts_with(start.as_bytes()) && name.ends_with(end.as_bytes()) {
-                    unlinkat(&handle, entry.file_name(), AtFlags::empty())?;
-                }
+        for entry in Dir::read_from(&handle)? {
+            let entry = entry?;
+            if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+                unlinkat(&handle, entry.file_name(), AtFlags::empty())?;
             }
-            Ok(())
-        };
-        sweep().map_err(|source| self.unwritable(path, source))
+        }
+        Ok(())
     }
 
     /// Reads a file of at most `bytes_max` bytes; `None` if it does not exist.
@@ -127,7 +119,6 @@ impl Folder {
             return Ok(());
         }
         let locked = self.lock()?;
-        self.sweep(path, false, &locked)?;
         self.replace(path, bytes, &locked)
     }
 
@@ -158,14 +149,15 @@ impl Folder {
         let replace = || -> io::Result<()> {
             let handle = self.open(folder)?;
             let durable = must_be_durable(split_path(path).folder);
-            let (name, mut temporary) = create_temporary(&handle)?;
+            let temporaries = self.open(TEMPORARY)?;
+            let (name, mut temporary) = create_temporary(&temporaries)?;
             let written = temporary
                 .write_all(bytes)
                 .and_then(|()| if durable { temporary.sync_all() } else { Ok(()) })
-                .and_then(|()| Ok(renameat(&handle, name.as_str(), &handle, file)?));
+                .and_then(|()| Ok(renameat(&temporaries, name.as_str(), &handle, file)?));
             if written.is_err() {
                 // A leftover is swept later.
-                let _ = unlinkat(&handle, name.as_str(), AtFlags::empty());
+                let _ = unlinkat(&temporaries, name.as_str(), AtFlags::empty());
             }
             written.and_then(|()| if durable { handle.sync_all() } else { Ok(()) })
         };
@@ -206,6 +198,25 @@ impl Folder {
         append().map_err(|source| self.unwritable(path, source))
     }
 
+    /// Appends to a file that ends with a line feed and contains `part` nowhere; returns whether it did.
+    pub(super) fn append_unless(
+        &self,
+        path: &str,
+        part: &str,
+        bytes: &[u8],
+        locked: &Locked,
+    ) -> Result<bool, EngineError> {
+        let searched = || -> io::Result<bool> {
+            let folder = self.open(split_path(path).folder)?;
+            match open_file(&folder, split_path(path).file, OFlags::RDONLY) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+                opened => Ok(!contains(&mut opened?, part)?),
+            }
+        };
+        let is_new = searched().map_err(|source| self.unwritable(path, source))?;
+        Ok(is_new && self.append_after(path, b"\n", bytes, locked)?)
+    }
+
     /// Opens a folder below the root; creates it if it is missing.
     fn open(&self, folder: &str) -> io::Result<File> {
         match self.open_existing(folder) {
@@ -229,6 +240,24 @@ impl Folder {
     }
 }
 
+/// Whether a file contains an ASCII text.
+fn contains(file: &mut File, part: &str) -> io::Result<bool> {
+    let mut window = Vec::with_capacity(SEARCHED_BYTES.saturating_add(part.len()));
+    let limit = u64::try_from(SEARCHED_BYTES).unwrap_or(u64::MAX);
+    loop {
+        let read = io::Read::by_ref(file).take(limit).read_to_end(&mut window)?;
+        if String::from_utf8_lossy(&window).contains(part) {
+            return Ok(true);
+        }
+        if read == 0 {
+            return Ok(false);
+        }
+        // A part of it may stand at the end.
+        let kept = window.len().saturating_sub(part.len());
+        window.drain(..kept);
+    }
+}
+
 /// Opens a regular file without following a link or blocking.
 fn open_file(folder: &File, name: &str, flags: OFlags) -> io::Result<File> {
     let flags = flags | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -242,9 +271,8 @@ fn open_file(folder: &File, name: &str, flags: OFlags) -> io::Result<File> {
 fn create_temporary(folder: &File) -> io::Result<(String, File)> {
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     loop {
-        let (start, end) = TEMPORARY;
         let number = NUMBER.fetch_add(1, Ordering::Relaxed);
-        let name = format!("{start}{}-{number}{end}", std::process::id());
+        let name = format!("{}-{number}", std::process::id());
         match openat(folder, name.as_str(), flags, Mode::from_raw_mode(0o644)) {
             Ok(file) => return Ok((name, File::from(file))),
             // Left by a dead process with the same process id.

@@ -8,8 +8,8 @@ use super::folder::Folder;
 
 /// Writes the lines of a run to the ledger; the first `written` of them were written before.
 ///
-/// If the file ends with them, the others are appended, whatever its size. Otherwise the run's lines
-/// are replaced in their place.
+/// If the file ends with them, or does not know the run, the others are appended, whatever its size.
+/// Otherwise the run's lines are replaced in their place.
 ///
 /// `block_of` returns the lines of another run from the journal, for a run whose last line is torn.
 pub(super) fn sync(
@@ -24,10 +24,12 @@ pub(super) fn sync(
         return Ok(());
     }
     let locked = folder.lock()?;
-    folder.sweep(LEDGER_PATH, written == 0, &locked)?;
     if let Some(last) = written.checked_sub(1).and_then(|last| lines.get(last))
         && folder.append_after(LEDGER_PATH, last, &new, &locked)?
     {
+        return Ok(());
+    }
+    if written == 0 && folder.append_unless(LEDGER_PATH, run, &new, &locked)? {
         return Ok(());
     }
     let existing = folder.read(LEDGER_PATH, LEDGER_BYTES_MAX);
@@ -141,6 +143,30 @@ mod tests {
         // A line that mentions a run in a text does not belong to it.
         let quoting = line(B, A);
         assert_eq!(merged(&quoting, A, &block), [quoting.as_str(), &block].concat());
+    }
+
+    #[test]
+    fn a_new_run_is_appended_and_a_known_one_is_found_wherever_it_is() {
+        let root = tempfile::tempdir().unwrap();
+        let path = root.path().join("loop_state/attempt_ledger.jsonl");
+        std::fs::create_dir(path.parent().unwrap()).unwrap();
+        let nobody =
+            |_: &str| -> Result<Option<Vec<u8>>, EngineError> { panic!("no line is torn") };
+        let (first, second) = (line(A, "1").into_bytes(), line(A, "2").into_bytes());
+        // Its only line begins at all places around the end of what is searched at a time.
+        for before in (64 * 1024 - 120..64 * 1024 + 20).step_by(7) {
+            let folder = Folder::new(root.path().to_owned());
+            let filler = format!("{}\n", "x".repeat(before));
+            std::fs::write(&path, &filler).unwrap();
+            sync(&folder, A, std::slice::from_ref(&first), 0, nobody).unwrap();
+            let appended = [filler.as_bytes(), &first].concat();
+            assert_eq!(std::fs::read(&path).unwrap(), appended, "{before}");
+            let other = line(B, "1");
+            sync(&folder, B, &[other.clone().into_bytes()], 0, nobody).unwrap();
+            sync(&folder, A, &[first.clone(), second.clone()], 0, nobody).unwrap();
+            let replaced = [filler.as_bytes(), &first, &second, other.as_bytes()].concat();
+            assert_eq!(std::fs::read(&path).unwrap(), replaced, "{before}");
+        }
     }
 
     #[test]
