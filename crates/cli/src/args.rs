@@ -26,9 +26,9 @@ pub use hook::{Cell, Hook, HookClient};
 pub use install::Install;
 pub use mcp::{Mcp, McpServe, McpTrust, McpWrap, Serving};
 pub use people::{AddPerson, People};
-pub use policy::Explain;
+pub use policy::{Explain, Policy};
 pub use runs::{
-    Answer, BacklogCommand, Close, Demo, Draw, Export, Loop, Queue, Resume, RunTask, Status,
+    Answer, BacklogCommand, Cancel, Close, Demo, Draw, Export, Loop, Queue, Resume, RunTask, Status,
     StopRuns, Telemetry, Watch,
 };
 pub use seal::{Anchor, Keys, Verify};
@@ -157,8 +157,10 @@ pub enum Command {
     /// List the runs that wait for a decision, and answer them.
     #[command(subcommand)]
     Queue(Queue),
-    /// Stop one run or all runs before their next effect.
+    /// Pause one run or all, until `--clear` lifts it; `windlass cancel` gives a run up.
     Stop(StopRuns),
+    /// Give up a run that has not ended, wherever it stands; what it changed stays.
+    Cancel(Cancel),
     /// List and compare a run's checkpoints, and roll back to one.
     #[command(
         subcommand,
@@ -444,29 +446,6 @@ pub struct Recover {
     /// Only this trace or run.
     #[arg(value_name = "TRACE")]
     pub trace: Option<String>,
-}
-
-/// Subcommands of `policy`.
-#[derive(Debug, Subcommand)]
-pub enum Policy {
-    /// Load the policy and run its examples and cases.
-    Check,
-    /// Show the verdict on a call and the rules behind it.
-    Explain(Explain),
-    /// Run test cases against the policy.
-    Test {
-        /// A TOML file of `[[case]]` [default: the policy's own cases].
-        #[arg(value_name = "FILE")]
-        file: Option<PathBuf>,
-    },
-    /// List the governance rules of all levels.
-    Gates {
-        /// Include the rules of this loop.
-        #[arg(long = "loop", value_name = "LOOP")]
-        name: Option<String>,
-    },
-    /// Print the policy hash: the digest of all configuration files.
-    Hash,
 }
 
 /// Options of `canon`.

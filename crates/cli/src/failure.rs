@@ -268,7 +268,8 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
         }
         Code::RunNotOnHold => "`windlass status RUN` shows its state",
         Code::RunStopped => {
-            "run `windlass stop --clear` to let runs start again, or `windlass stop --clear RUN` if only that run was stopped"
+            "run `windlass stop --clear` to let runs start again, or `windlass stop --clear RUN` if only that run was stopped; \
+             `windlass cancel RUN` gives a run up"
         }
         Code::RunConcurrent => {
             "wait for that run to end, or use `--worktree` for a separate workspace"

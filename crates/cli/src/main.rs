@@ -26,6 +26,7 @@ mod powers;
 mod progress;
 mod project;
 mod readiness;
+mod run_policy;
 mod sandbox;
 mod scratch;
 mod secrets;
@@ -154,6 +155,7 @@ fn run(cli: &Cli, output: &Output) -> CommandResult {
         Command::Telemetry(command) => commands::telemetry::run(&find()?, command, output),
         Command::Queue(command) => commands::queue::run(&find()?, command, output),
         Command::Stop(options) => commands::stop::run(&find()?, options, output),
+        Command::Cancel(options) => commands::cancel::run(&find()?, options, output),
         Command::Checkpoint(command) => commands::checkpoint::run(&find()?, command, output),
         Command::Import(command) => commands::import::run(&find()?, command, output),
         Command::Backlog(command) => commands::backlog::run(&find()?, command, output),

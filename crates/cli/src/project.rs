@@ -63,6 +63,11 @@ pub enum Access {
     Act,
 }
 
+/// The configuration files in the `.windlass` folder, and the folders with more of them.
+pub const CONFIGURATION_FILES: [&str; 2] = ["config.toml", "tools.toml"];
+/// See [`CONFIGURATION_FILES`].
+pub const CONFIGURATION_FOLDERS: [&str; 5] = ["policy", "loops", "agents", "workflows", "core"];
+
 /// The part of a configuration that something uses. What else there is may change without it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
@@ -83,7 +88,7 @@ impl Part {
 
     const fn folders(self) -> &'static [&'static str] {
         match self {
-            Self::Whole => &["policy", "loops", "agents", "workflows", "core"],
+            Self::Whole => &CONFIGURATION_FOLDERS,
             Self::Policy => &["policy"],
         }
     }
@@ -98,7 +103,7 @@ impl Part {
 }
 
 /// The location of a project.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Project {
     /// The folder that agents work in.
     pub root: PathBuf,
@@ -220,7 +225,7 @@ impl Project {
     /// Reads the configuration files of a part.
     pub fn files_of(&self, part: Part) -> Result<BTreeMap<String, Vec<u8>>, Failure> {
         let mut files = BTreeMap::new();
-        for name in ["config.toml", "tools.toml"] {
+        for name in CONFIGURATION_FILES {
             if self.folder.join(name).exists() {
                 files
                     .insert(name.to_owned(), input::read(&self.folder.join(name), FILE_BYTES_MAX)?);

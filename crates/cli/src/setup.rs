@@ -39,6 +39,7 @@ use crate::output::Output;
 use crate::people::{AccountPeople, user_name};
 use crate::progress::ProgressPrinter;
 use crate::project::{Access, Project};
+use crate::run_policy::RunPolicy;
 use crate::telemetry::{Collector, ExportQueue, RunExporter};
 use crate::tool_definitions;
 use crate::user_config::UserConfig;
@@ -437,7 +438,8 @@ impl RunSetup {
         engine = engine
             .with_checkpointer(Arc::new(checkpointer))
             .with_redactor(redactor)
-            .with_setups(executor, ports);
+            .with_setups(executor, ports)
+            .with_policy(Arc::new(RunPolicy { project: project.clone() }));
         if let Some(driver) = driver {
             engine = engine.with_expander(driver);
         }

@@ -10,13 +10,15 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use windlass_connect::received_signal;
 use windlass_kernel::Code;
-use windlass_kernel::run::plan::{BudgetedResource, RunOutcome};
+use windlass_kernel::run::plan::BudgetedResource;
 use windlass_kernel::run::{Change, Event, Failure, Next, NoteKind, PhaseResult, Run, Usage, Work};
 
+use crate::cancel::end_by;
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::phase_executor::{Assignment, Completion, PhaseRecorder, Subject, Verdict, WorkResult};
-use crate::review::{review_of, reviewer_of};
+use crate::policy_reader::{PolicyStamp, end_by_policy};
+use crate::review::{review_of, reviewer_of, with_conditions};
 use crate::run_recorder::RunRecorder;
 use crate::stop::StopRequest;
 
@@ -31,7 +33,7 @@ struct Performed {
 
 type Report = (Work, Result<Performed, EngineError>);
 
-/// The state of the stop switch for this run.
+/// Whether the stop switch and the policy let this run continue.
 enum StopState {
     /// The run continues.
     Off,
@@ -47,6 +49,8 @@ struct Drive<'a> {
     recorder: &'a Mutex<RunRecorder>,
     /// The work in progress, each piece in a thread of its own.
     in_progress: BTreeSet<Work>,
+    /// The policy's files as they were when the run was last compared with them.
+    policy_stamp: Option<PolicyStamp>,
 }
 
 impl Engine {
@@ -58,8 +62,8 @@ impl Engine {
         let recorder = Mutex::new(recorder);
         std::thread::scope(|scope| {
             let (sender, receiver) = channel();
-            let mut drive =
-                Drive { engine: self, recorder: &recorder, in_progress: BTreeSet::new() };
+            let (in_progress, policy_stamp) = (BTreeSet::new(), None);
+            let mut drive = Drive { engine: self, recorder: &recorder, in_progress, policy_stamp };
             let result = drive.run(scope, &sender, &receiver);
             // After an error the results of the other threads are still recorded.
             while result.is_err() && !drive.in_progress.is_empty() {
@@ -111,7 +115,7 @@ impl<'a> Drive<'a> {
                 Next::Record(event) if !matches!(*event, Event::PhaseStarted { .. }) => {
                     self.append(*event)?;
                 }
-                Next::Record(event) => match self.stop()? {
+                Next::Record(event) => match self.stop_before_phase()? {
                     StopState::Off => self.append(*event)?,
                     StopState::Draining => self.wait(receiver)?,
                     StopState::Ended => return Ok(()),
@@ -125,6 +129,11 @@ impl<'a> Drive<'a> {
                     StopState::Draining => self.wait(receiver)?,
                     StopState::Ended => return Ok(()),
                 },
+                // Whoever cancels a run waits for its process.
+                Next::Wait if self.stop_request().is_some_and(|request| request.cancel) => {
+                    self.stop()?;
+                    return Ok(());
+                }
                 Next::Wait | Next::Done | Next::Nothing => return Ok(()),
             }
         }
@@ -231,6 +240,7 @@ impl<'a> Drive<'a> {
                 });
             }
             (Work::Review { .. }, WorkResult::Finished(Completion::Judged(verdict))) => {
+                let verdict = with_conditions(verdict);
                 let Verdict { verdict, reason, findings, conditions, usage, duration_ms } = verdict;
                 events.push(Event::Reviewed {
                     phase,
@@ -287,23 +297,44 @@ impl<'a> Drive<'a> {
         recorder.append(events)
     }
 
+    fn stop_request(&self) -> Option<StopRequest> {
+        let recorder = lock(self.recorder);
+        let started = recorder.run().started.as_ref();
+        self.engine.stop.requested(started.map(|started| started.run_id.as_str()))
+    }
+
     /// Ends the run if the switch is on and no work is in progress.
     fn stop(&self) -> Result<StopState, EngineError> {
-        let request = {
-            let recorder = lock(self.recorder);
-            let started = recorder.run().started.as_ref();
-            self.engine.stop.requested(started.map(|started| started.run_id.as_str()))
-        };
-        match request {
-            Some(StopRequest { by, reason }) if self.in_progress.is_empty() => {
-                let detail = format!("stopped by {by}: {reason}");
-                let (outcome, reason) = (RunOutcome::Blocked, "kill_switch_active".to_owned());
-                self.append(Event::Ended { outcome, reason, detail })?;
+        match self.stop_request() {
+            Some(request) if self.in_progress.is_empty() => {
+                self.append(end_by(&request))?;
                 Ok(StopState::Ended)
             }
             Some(_) => Ok(StopState::Draining),
             None => Ok(StopState::Off),
         }
+    }
+
+    /// As [`Self::stop`], and ends the run if its policy has changed.
+    fn stop_before_phase(&mut self) -> Result<StopState, EngineError> {
+        let stopped = self.stop()?;
+        let (StopState::Off, Some(policy)) = (&stopped, &self.engine.policy) else {
+            return Ok(stopped);
+        };
+        let stamp = policy.stamp();
+        if self.policy_stamp.as_ref() == Some(&stamp) {
+            return Ok(StopState::Off);
+        }
+        let run = lock(self.recorder).snapshot();
+        if self.engine.has_its_policy(&run)? {
+            self.policy_stamp = Some(stamp);
+            return Ok(StopState::Off);
+        }
+        if !self.in_progress.is_empty() {
+            return Ok(StopState::Draining);
+        }
+        self.append(end_by_policy())?;
+        Ok(StopState::Ended)
     }
 }
 

@@ -16,6 +16,7 @@ use crate::error::EngineError;
 use crate::gateway_provider::GatewayProvider;
 use crate::hold_packets::HoldPackets;
 use crate::phase_executor::PhaseExecutor;
+use crate::policy_reader::PolicyReader;
 use crate::repository::Repository;
 use crate::run_recorder::{EventExpander, Recording, RunObservers, RunRecorder};
 use crate::setup::SetupRunner;
@@ -28,7 +29,7 @@ pub struct Settings {
     pub root: PathBuf,
     /// The project's state folder; recorded paths of work trees are relative to it.
     pub state: PathBuf,
-    /// The digest of the policy set, computed once.
+    /// The digest of all policy files, computed once.
     pub policy_hash: Digest,
     /// The name of the person or program that acts, as it is recorded.
     pub by: String,
@@ -71,6 +72,7 @@ pub struct Engine {
     pub(crate) settings: Settings,
     pub(crate) setup_runner: Option<Arc<dyn SetupRunner>>,
     pub(crate) ports: Option<PathBuf>,
+    pub(crate) policy: Option<Arc<dyn PolicyReader>>,
 }
 
 impl Engine {
@@ -96,7 +98,7 @@ impl Engine {
             checkpointer: None,
             redactor: Arc::default(),
         };
-        let (setup_runner, ports) = (None, None);
+        let (setup_runner, ports, policy) = (None, None, None);
         Self {
             recording,
             executor,
@@ -108,6 +110,7 @@ impl Engine {
             settings,
             setup_runner,
             ports,
+            policy,
         }
     }
 
@@ -160,6 +163,14 @@ impl Engine {
     #[must_use]
     pub fn with_checkpointer(mut self, checkpointer: Arc<Checkpointer>) -> Self {
         self.recording.checkpointer = Some(checkpointer);
+        self
+    }
+
+    /// Sets the reader of the policy, so that a run has the policy of the files that it uses and ends when one of
+    /// them changes.
+    #[must_use]
+    pub fn with_policy(mut self, policy: Arc<dyn PolicyReader>) -> Self {
+        self.policy = Some(policy);
         self
     }
 

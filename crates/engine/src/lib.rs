@@ -4,6 +4,7 @@
 //! perform. A [`PhaseExecutor`] performs the work; observers ([`RunObservers`]) see every entry.
 
 mod branch;
+mod cancel;
 mod checkpointer;
 mod drive;
 mod engine;
@@ -17,6 +18,7 @@ mod import;
 mod integrate;
 mod phase_executor;
 mod pinning;
+mod policy_reader;
 mod ports;
 mod purge;
 mod queue;
@@ -32,6 +34,7 @@ mod snapshot_store;
 mod start;
 mod stop;
 
+pub use cancel::Cancellation;
 pub use checkpointer::Checkpointer;
 pub use engine::{Engine, Parts, Settings};
 pub use error::EngineError;
@@ -44,6 +47,7 @@ pub use integrate::{IntegrationRequest, IntegrationResult};
 pub use phase_executor::{
     Answer, Assignment, Completion, PhaseExecutor, PhaseRecorder, Subject, Verdict, WorkResult,
 };
+pub use policy_reader::{PolicyReader, PolicyStamp};
 pub use purge::{PurgeReport, PurgedCheckpoint, Retention};
 pub use queue::{AnswerResult, HoldAnswer, HoldDetails, HoldQueue, WaitingRun};
 pub use recover::RecoveredRun;

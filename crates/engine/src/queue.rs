@@ -170,6 +170,24 @@ impl Engine {
         Ok(AnswerResult { run: recorder.run().clone(), resolution })
     }
 
+    /// Ends a run whose hold nobody answered in time; returns whether it did.
+    ///
+    /// # Errors
+    /// [`EngineError`] if the run cannot be read or written.
+    pub fn expire_hold(&self, trace_id: TraceId) -> Result<bool, EngineError> {
+        let mut recorder = self.open(trace_id)?;
+        let now = self.recording.clock.now();
+        let run = recorder.run();
+        let is_due = run.ended.is_none() && run.hold.as_ref().is_some_and(|hold| hold.is_expired(now));
+        if !is_due {
+            return Ok(false);
+        }
+        match self.expire(&mut recorder) {
+            Ok(()) | Err(EngineError::Expired { .. }) => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
     /// What a person should see of a hold as it is now: the call, and the changes so far.
     ///
     /// # Errors
@@ -339,7 +357,7 @@ impl Engine {
     }
 
     /// A text as it may be stored.
-    fn redacted(&self, text: &str) -> String {
+    pub(crate) fn redacted(&self, text: &str) -> String {
         let mut text = text.to_owned();
         self.recording.redactor.redact_text(&mut text);
         text
@@ -364,7 +382,7 @@ impl Engine {
 }
 
 /// Checks the name of a person and a reason.
-fn check_person(by: &str, reason: &str) -> Result<(), EngineError> {
+pub(crate) fn check_person(by: &str, reason: &str) -> Result<(), EngineError> {
     check_name(by).map_err(|message| invalid(message.to_owned()))?;
     check("reason", reason, REASON_BYTES_MAX, "why")
 }

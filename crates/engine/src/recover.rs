@@ -3,7 +3,7 @@
 use tracing::{info, warn};
 use windlass_journal::{JournalError, RunFilter};
 use windlass_kernel::run::plan::{OnRestart, Plan, Requirement};
-use windlass_kernel::run::{Event, Run, RunName};
+use windlass_kernel::run::{Event, Resolution, Run, RunName};
 use windlass_kernel::{Code, State, TraceId};
 
 use crate::engine::Engine;
@@ -25,7 +25,8 @@ pub struct RecoveredRun {
 }
 
 impl Engine {
-    /// Recovers every run whose process died: it continues, waits for a person, or ends.
+    /// Recovers every run whose process died: it continues, waits for a person, or ends. A run on hold goes on if
+    /// people have answered it, and ends if nobody did in time.
     ///
     /// A run that cannot be recovered is not changed, and its error is reported; the others continue.
     ///
@@ -35,7 +36,7 @@ impl Engine {
         let filter = RunFilter { open_only: true, state: None, limit: usize::MAX };
         let mut recovered = Vec::new();
         for found in self.list(&filter)?.into_iter().rev() {
-            if found.live || found.trace.head.state == Some(State::Checkpoint) {
+            if found.live {
                 continue;
             }
             let trace_id = found.trace.head.trace_id;
@@ -93,7 +94,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Recovers one run whose process died; a run that has ended or waits for a person is not changed.
+    /// Recovers one run whose process died; a run that has ended or waits for an answer is not changed.
     #[must_use]
     pub fn recover_one(&self, trace_id: TraceId) -> RecoveredRun {
         let (on_restart, result) = match self.recover_run(trace_id) {
@@ -116,8 +117,21 @@ impl Engine {
         let on_restart = seen.plan().map_or(OnRestart::Hold, |plan| plan.on_restart);
         let fail = |error| (on_restart, error);
         let is_session = seen.plan().is_some_and(Plan::is_session);
-        if is_session || matches!(seen.head.state, Some(State::Checkpoint | State::Terminal)) {
+        if is_session || seen.head.state == Some(State::Terminal) {
             return Ok(None);
+        }
+        if let Some(hold) = seen.hold.as_ref().filter(|_| seen.head.state == Some(State::Checkpoint)) {
+            if hold.is_expired(self.recording.clock.now()) {
+                let has_ended = self.expire_hold(trace_id).map_err(fail)?;
+                let run = self.read(trace_id).map_err(fail)?;
+                return Ok(has_ended.then_some((on_restart, run)));
+            }
+            return match hold.resolution() {
+                Resolution::Open => Ok(None),
+                Resolution::Approved | Resolution::Rejected => {
+                    self.resume(trace_id).map(|run| Some((on_restart, run))).map_err(fail)
+                }
+            };
         }
         if on_restart == OnRestart::Resume {
             return self.resume(trace_id).map(|run| Some((on_restart, run))).map_err(fail);

@@ -11,13 +11,14 @@ use windlass_runtime::{Answer, Attribution, GatewayError, Who};
 
 use crate::engine::{Engine, refuse_ended, run_name};
 use crate::error::EngineError;
+use crate::policy_reader::end_by_policy;
 use crate::queue::REASON_BYTES_MAX;
 use crate::run_recorder::RunRecorder;
 
 impl Engine {
     /// Resumes a run and drives it until it ends or waits for a person.
     ///
-    /// For a run on hold these are checked, in this order: the repository, the hold's packet, the policy,
+    /// For a run on hold these are checked, in this order: the policy, the repository, the hold's packet,
     /// the answer. Complete phases are not repeated.
     ///
     /// # Errors
@@ -76,6 +77,8 @@ impl Engine {
         let Some(hold) = &run.hold else {
             return Err(EngineError::NotOnHold { run: run_id });
         };
+        // Its files may lie in the workspace: a changed policy is not only a changed file.
+        self.require_policy(recorder)?;
         // Whoever mends a setup changes files.
         let requires_clean = hold.held.trigger != Trigger::SetupFailed
             && run.plan().is_some_and(|plan| plan.require.contains(&Requirement::CleanRepo));
@@ -85,7 +88,6 @@ impl Engine {
             self.repository.require_unchanged(&self.workspace(&run), &run)?;
         }
         self.packets.check(&run)?;
-        self.require_policy(recorder)?;
         if hold.is_expired(self.recording.clock.now()) {
             return self.expire(recorder);
         }
@@ -213,12 +215,11 @@ impl Engine {
 
     /// Ends a run whose policy has changed.
     fn require_policy(&self, recorder: &mut RunRecorder) -> Result<(), EngineError> {
-        let recorded = recorder.run().started.as_ref().map(|started| started.policy_hash);
-        if recorded == Some(self.settings.policy_hash) {
+        if self.has_its_policy(recorder.run())? {
             return Ok(());
         }
         let run = run_name(recorder.run());
-        self.end(recorder, POLICY_CHANGED, "the policy has changed since the run began")?;
+        recorder.append(vec![end_by_policy()])?;
         Err(EngineError::PolicyChanged { run })
     }
 
@@ -271,7 +272,6 @@ fn is_done_by_person(run: &Run, phase: &str) -> bool {
 }
 
 // The reasons with which the engine ends a run.
-const POLICY_CHANGED: &str = "POLICY_CHANGED_MID_RUN";
 const REJECTED: &str = "checkpoint_rejected";
 const EXPIRED: &str = "checkpoint_expired";
 const TERMINATED: &str = "TERMINATED";

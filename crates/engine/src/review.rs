@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use windlass_kernel::run::plan::{Check, CheckTiming, Doer, Effect, Phase, Reviewer};
 use windlass_kernel::run::{APPROVED, CONDITIONAL, REJECTED, Run};
 
+use crate::phase_executor::Verdict;
+
 /// The instructions for the answer of a reviewing agent.
 const ANSWER: &str = "Answer with `verdict`: `approved`, `approved_with_conditions` (then `conditions` \
 lists them) or `rejected` (then `findings` lists what is to be done better), and `reason`.";
@@ -35,4 +37,15 @@ pub(crate) fn review_of(run: &Run, phase: &Phase, reviewer: usize) -> Option<Che
         pinned: None,
         verdicts: BTreeMap::from(verdicts),
     })
+}
+
+/// Rejects an approval with conditions that names none: nobody could tell whether they are met.
+pub(crate) fn with_conditions(mut verdict: Verdict) -> Verdict {
+    verdict.conditions.retain(|condition| !condition.trim().is_empty());
+    if verdict.verdict == CONDITIONAL && verdict.conditions.is_empty() {
+        verdict.verdict = REJECTED.to_owned();
+        let reason = std::mem::take(&mut verdict.reason);
+        verdict.reason = format!("`{CONDITIONAL}` without conditions counts as rejected: {reason}");
+    }
+    verdict
 }

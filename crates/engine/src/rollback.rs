@@ -106,8 +106,7 @@ impl Engine {
             recorder = self.open(trace_id)?;
         }
         let run = recorder.snapshot();
-        let policy = run.started.as_ref().map(|started| started.policy_hash);
-        if request.resume && policy != Some(self.settings.policy_hash) {
+        if request.resume && !self.has_its_policy(&run)? {
             let message = "the policy has changed since the run began: the run can be rolled back, but \
                            not continued";
             let message = message.to_owned();

@@ -134,6 +134,7 @@ impl Engine {
             self.repository.require_filters(root)?;
         }
         self.require_pinned(&new, base.as_ref())?;
+        let policy_hash = self.policy_hash(&new.plan)?;
         ready()?;
         let trace_id = TraceId(self.recording.clock.new_id());
         let run_id = RunName::of(trace_id).to_string();
@@ -172,7 +173,7 @@ impl Engine {
             loop_digest: new.loop_digest,
             options: new.options,
             plan: new.plan,
-            policy_hash: self.settings.policy_hash,
+            policy_hash,
             run_id,
             setup,
             task: new.task,

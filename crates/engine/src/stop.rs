@@ -18,6 +18,9 @@ pub struct StopRequest {
     pub by: String,
     /// The reason.
     pub reason: String,
+    /// Whether the run is given up: then it ends, wherever it stands.
+    #[serde(default)]
+    pub cancel: bool,
 }
 
 /// The folder of stop requests.
@@ -42,7 +45,7 @@ impl StopSwitch {
 
     fn read(&self, name: &str) -> Option<StopRequest> {
         let path = self.folder.join(name);
-        let unknown = |reason| StopRequest { by: "the stop switch".to_owned(), reason };
+        let unknown = |reason| StopRequest { by: "the stop switch".to_owned(), reason, cancel: false };
         match std::fs::metadata(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
             Err(error) => Some(unknown(format!("it cannot be read: {error}"))),
@@ -91,7 +94,7 @@ impl StopSwitch {
     /// [`EngineError::Stopped`].
     pub fn check(&self, run: Option<&str>) -> Result<(), EngineError> {
         match self.requested(run) {
-            Some(StopRequest { by, reason }) => Err(EngineError::Stopped { by, reason }),
+            Some(StopRequest { by, reason, .. }) => Err(EngineError::Stopped { by, reason }),
             None => Ok(()),
         }
     }

@@ -294,7 +294,7 @@ fn the_words_are_those_of_the_reference() {
     );
     assert_eq!(
         words(NextAction::ALL.iter().map(|word| word.as_str()).collect()),
-        "retry terminate escalate waiver"
+        "continue retry terminate escalate waiver"
     );
 }
 

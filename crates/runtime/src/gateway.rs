@@ -97,13 +97,29 @@ impl Gateway {
     /// # Errors
     /// [`GatewayError`] if the request is invalid or the store fails.
     pub fn call(&self, request: CallRequest) -> Result<CallReport, GatewayError> {
+        self.call_within(request, None)
+    }
+
+    /// Makes a call as [`Self::call`] does. What it starts is ended when the time is over.
+    ///
+    /// # Errors
+    /// [`GatewayError`] if the request is invalid or the store fails.
+    pub fn call_within(
+        &self,
+        request: CallRequest,
+        time_left: Option<Duration>,
+    ) -> Result<CallReport, GatewayError> {
         let log = CallLog::start();
-        let result = self.judge_and_start(request);
+        let result = self.judge_and_start(request, time_left);
         log.call(&result);
         result
     }
 
-    fn judge_and_start(&self, request: CallRequest) -> Result<CallReport, GatewayError> {
+    fn judge_and_start(
+        &self,
+        request: CallRequest,
+        time_left: Option<Duration>,
+    ) -> Result<CallReport, GatewayError> {
         let request = request.compose(self.clock.as_ref(), &self.workspace)?;
         let ruling = self.supervisor.judge(&request);
         match ruling.verdict {
@@ -117,7 +133,11 @@ impl Gateway {
                 None => self.ask(request, ruling),
             },
             Verdict::Allow => match self.supervisor.prepare(&request) {
-                Ok(preparation) => self.start(request, ruling, &preparation),
+                Ok(mut preparation) => {
+                    let timeout = preparation.limits.timeout;
+                    preparation.limits.timeout = time_left.map_or(timeout, |left| left.min(timeout));
+                    self.start(request, ruling, &preparation)
+                }
                 Err(refusal) => {
                     let (code, reason) = (Some(refusal.code), refusal.reason);
                     self.deny(request, Ruling { verdict: Verdict::Deny, code, reason, ..ruling })

@@ -197,6 +197,20 @@ impl Answer {
     }
 }
 
+/// Options of `cancel`.
+#[derive(Debug, Args)]
+pub struct Cancel {
+    /// The run.
+    #[arg(value_name = "RUN")]
+    pub run: String,
+    /// The reason, recorded with the end.
+    #[arg(long, value_name = "TEXT")]
+    pub reason: String,
+    /// Your name, recorded with the end.
+    #[arg(long, value_name = "NAME")]
+    pub by: Option<String>,
+}
+
 /// Options of `stop`.
 #[derive(Debug, Args)]
 pub struct StopRuns {

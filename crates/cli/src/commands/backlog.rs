@@ -1,12 +1,12 @@
 //! `windlass backlog`: tasks from a Markdown checklist.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use windlass_engine::{GitRepository, Repository as _};
-use windlass_formats::backlog::{self, Backlog, Item};
-use windlass_journal::RunFilter;
+use windlass_formats::backlog::{self, Backlog, Item, Problem};
+use windlass_journal::{RunFilter, Runs};
 use windlass_kernel::run::Run;
 use windlass_kernel::run::plan::RunOutcome;
 use windlass_kernel::{Code, Digest, Timestamp};
@@ -29,7 +29,7 @@ const BYTES_MAX: u64 = 4 << 20;
 /// Runs a subcommand of `backlog`.
 pub fn run(project: &Project, command: &BacklogCommand, output: &Output) -> CommandResult {
     match command {
-        BacklogCommand::List { file } => list(&path(project, file.as_deref()), output),
+        BacklogCommand::List { file } => list(project, &path(project, file.as_deref()), output),
         BacklogCommand::Next { file } => {
             let setup = open_to_read(project, None, output)?;
             let backlog = available_items(&setup, &path(project, file.as_deref()), output)?;
@@ -46,7 +46,10 @@ pub fn run(project: &Project, command: &BacklogCommand, output: &Output) -> Comm
             let setup = open(project, by.as_deref(), output)?;
             let backlog = available_items(&setup, &path, output)?;
             let Some(item) = backlog::next(&backlog) else { return report_no_task(output) };
-            let task = Value::Object(item.to_task()?.to_object());
+            let mut task = item.to_task()?;
+            let is_file = |path: &&str| setup.root.join(path).is_file();
+            task.context_refs = item.context_paths().filter(is_file).map(str::to_owned).collect();
+            let task = Value::Object(task.to_object());
             let origin = json!({ "file": path, "line": item.line, "digest": item.digest });
             let options = vec![(OPTION.to_owned(), origin)];
             let selection = LoopSelection { name, variant: None, with: &[] };
@@ -62,11 +65,19 @@ fn path(project: &Project, named: Option<&Path>) -> PathBuf {
     path.canonicalize().unwrap_or(path)
 }
 
-fn read(path: &Path) -> Result<(String, Backlog), Failure> {
+fn read(path: &Path) -> Result<(String, Backlog, Vec<Problem>), Failure> {
     let bytes = input::read(path, BYTES_MAX)?;
-    let backlog = backlog::parse(&bytes)
+    let (backlog, problems) = backlog::parse_lines(&bytes)
         .map_err(|error| Failure::of(error.code(), &error).hint(error.hint()))?;
-    Ok((String::from_utf8_lossy(&bytes).into_owned(), backlog))
+    Ok((String::from_utf8_lossy(&bytes).into_owned(), backlog, problems))
+}
+
+/// Tells the lines that are left out.
+fn tell(path: &Path, problems: &[Problem], output: &Output) {
+    for problem in problems {
+        let (path, problem) = (sanitize(&path.display().to_string()), problem.to_string());
+        output.note(&format!("{path}, {}; this line is left out", sanitize(&problem)));
+    }
 }
 
 /// The backlog item that a run was started for.
@@ -93,32 +104,51 @@ impl Origin {
 /// Reads the backlog without the items of open runs. If a run passed but its process died before it
 /// marked the item, the item is marked now.
 fn available_items(setup: &RunSetup, path: &Path, output: &Output) -> Result<Backlog, Failure> {
-    let (_, mut backlog) = read(path)?;
+    let (_, backlog, problems) = read(path)?;
+    let taken = taken_items(&setup.engine.runs(), path, &backlog)?;
+    let passed: Vec<&Run> = taken.values().filter(|run| run.ended.is_some()).collect();
+    for run in &passed {
+        complete_item(run, output)?;
+    }
+    // What waited for an item that is marked now can be taken.
+    let (mut backlog, problems) = match passed.is_empty() {
+        true => (backlog, problems),
+        false => read(path).map(|(_, backlog, problems)| (backlog, problems))?,
+    };
+    tell(path, &problems, output);
+    backlog.items.retain(|item| !taken.contains_key(&item.digest));
+    Ok(backlog)
+}
+
+/// The open items that a run works on, or has passed without marking them, by their digests.
+fn taken_items(
+    runs: &Runs,
+    path: &Path,
+    backlog: &Backlog,
+) -> Result<BTreeMap<Digest, Run>, Failure> {
+    let mut taken = BTreeMap::new();
     let mut seen = BTreeSet::new();
     for open_only in [true, false] {
         let limit = if open_only { usize::MAX } else { RECENT_RUNS };
-        let found = setup.engine.list(&RunFilter { open_only, state: None, limit })?;
+        let found = runs.list(&RunFilter { open_only, state: None, limit })?;
         for trace_id in found.iter().map(|one| one.trace.head.trace_id) {
             if !seen.insert(trace_id) {
                 continue;
             }
-            let run = setup.engine.read(trace_id)?;
+            let run = runs.read(trace_id)?;
             let Some(origin) = Origin::of(&run)? else { continue };
             let is_origin = |item: &Item| item.digest == origin.digest && !item.done;
             if origin.file != path || !backlog.items.iter().any(is_origin) {
                 continue;
             }
-            match &run.ended {
-                None => backlog.items.retain(|item| !is_origin(item)),
-                Some(ended) if ended.outcome == RunOutcome::Pass => {
-                    complete_item(&run, output)?;
-                    backlog.items.retain(|item| !is_origin(item));
-                }
-                Some(_) => {}
+            let has_failed =
+                run.ended.as_ref().is_some_and(|ended| ended.outcome != RunOutcome::Pass);
+            if !has_failed {
+                taken.entry(origin.digest).or_insert(run);
             }
         }
     }
-    Ok(backlog)
+    Ok(taken)
 }
 
 /// Marks the run's backlog item as done, if the run has passed.
@@ -143,7 +173,7 @@ fn mark(
     evidence: &str,
     at: Timestamp,
 ) -> Result<(), Failure> {
-    let (text, _) = read(path)?;
+    let (text, ..) = read(path)?;
     let marked = backlog::mark_done(&text, line, digest, evidence, at.into())
         .map_err(|error| Failure::of(error.code(), &error).hint(error.hint()))?;
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
@@ -172,23 +202,37 @@ fn report_no_task(output: &Output) -> CommandResult {
     Ok(0)
 }
 
-fn list(path: &Path, output: &Output) -> CommandResult {
-    let (_, backlog) = read(path)?;
-    let next = backlog::next(&backlog).map(|item| item.line);
+fn list(project: &Project, path: &Path, output: &Output) -> CommandResult {
+    let (_, backlog, problems) = read(path)?;
+    let taken = taken_items(&project.runs()?, path, &backlog)?;
+    let mut free = backlog.clone();
+    free.items.retain(|item| !taken.contains_key(&item.digest));
+    let next = backlog::next(&free).map(|item| item.line);
+    let state = |item: &Item| match taken.get(&item.digest) {
+        _ if item.done => ("done", Style::Good),
+        Some(run) if run.ended.is_some() => ("passed", Style::Good),
+        Some(_) => ("under way", Style::Warn),
+        None if next == Some(item.line) => ("next", Style::Bold),
+        None if item.blocked => ("blocked", Style::Warn),
+        None => ("open", Style::Faint),
+    };
+    tell(path, &problems, output);
     if output.json {
-        let values: Vec<Value> = backlog.items.iter().map(describe).collect();
-        output.value(&values)?;
+        let values = backlog.items.iter().map(|item| {
+            let mut value = describe(item);
+            if let Some(object) = value.as_object_mut() {
+                object.insert("state".to_owned(), json!(state(item).0));
+            }
+            value
+        });
+        output.value(&values.collect::<Vec<Value>>())?;
         return Ok(0);
     }
     let rows: Vec<_> = backlog
         .items
         .iter()
         .map(|item| {
-            let (mark, style) = match (item.done, next == Some(item.line)) {
-                (true, _) => ("done", Style::Good),
-                (false, true) => ("next", Style::Bold),
-                (false, false) => ("open", Style::Faint),
-            };
+            let (mark, style) = state(item);
             vec![
                 (item.priority.to_string(), None),
                 (mark.to_owned(), Some(style)),

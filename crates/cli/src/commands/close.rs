@@ -25,7 +25,7 @@ pub fn run(project: &Project, options: &Close, output: &Output) -> CommandResult
             started.run_id
         );
         return Err(Failure::new(Code::RunConcurrent, message)
-            .hint("let the run end, or stop it with `windlass stop RUN`"));
+            .hint("let the run end, or give it up with `windlass cancel RUN`"));
     }
     let merged = match options.merge {
         true => Some(setup.engine.integrate(

@@ -16,6 +16,7 @@ use crate::failure::{CommandResult, Failure};
 use crate::input::{self, unreadable};
 use crate::output::{Output, Style, sanitize};
 use crate::project::{FILE_BYTES_MAX, Project};
+use crate::run_policy::hash_of_run;
 use crate::setup::{agents, compose_rules, loops, rules};
 use crate::user_config::UserConfig;
 
@@ -50,7 +51,22 @@ pub fn run(project: &Project, command: &Policy, output: &Output) -> CommandResul
             Ok(u8::from(failed > 0))
         }
         Policy::Gates { name } => gates(&files, name.as_deref(), output),
-        Policy::Hash => {
+        Policy::Hash { name: Some(name) } => {
+            let all = loops(&files, &agents(&files)?)?;
+            let Some(file) = all.get(name) else {
+                return Err(Failure::new(
+                    Code::LoopNotFound,
+                    format!("there is no loop `{name}`"),
+                ));
+            };
+            let hash = hash_of_run(files, &file.plan)?;
+            match output.json {
+                true => output.value(&json!({ "policy_hash": hash, "loop": name }))?,
+                false => output.line(&hash.to_string()),
+            }
+            Ok(0)
+        }
+        Policy::Hash { name: None } => {
             let hash = PolicySet::load(&files)?.hash();
             if output.json {
                 output.value(

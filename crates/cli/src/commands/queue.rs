@@ -4,17 +4,17 @@ use serde_json::{Value, json};
 use windlass_engine::{HoldAnswer, HoldDetails, HoldQueue as Holds, WaitingRun};
 use windlass_journal::Runs;
 use windlass_kernel::run::plan::Trigger;
-use windlass_kernel::run::{Resolution, Run, VoteDecision};
+use windlass_kernel::run::{Hold, Resolution, Run, VoteDecision};
 use windlass_kernel::{Code, Digest, Timestamp, TraceId};
 use windlass_policy::{Connector, PolicySet};
-use windlass_runtime::{Answer as CallAnswer, CallView};
+use windlass_runtime::{Answer as CallAnswer, CallView, Clock as _, SystemClock};
 use windlass_views::RunSummary;
 
 use crate::args::{Answer, Decider, Queue};
 use crate::commands::call::print_view;
 use crate::commands::run::{open, open_to_read, report};
 use crate::commands::verify::count;
-use crate::commands::{read_args, status};
+use crate::commands::{expiry, read_args, status};
 use crate::failure::{CommandResult, Failure, exit_of};
 use crate::output::{Output, Style, sanitize};
 use crate::people::AccountPeople;
@@ -45,6 +45,7 @@ pub fn run(project: &Project, command: &Queue, output: &Output) -> CommandResult
 }
 
 fn list(project: &Project, limit: usize, ids: bool, output: &Output) -> CommandResult {
+    expiry::end_expired(project, None, output)?;
     let runs = project.runs()?;
     let Holds { waiting, count, damaged } = Holds::read(&runs, limit)?;
     let merges = open_merges(project, &runs)?;
@@ -73,13 +74,27 @@ fn list(project: &Project, limit: usize, ids: bool, output: &Output) -> CommandR
     Ok(damaged.first().map_or(0, |(_, error)| exit_of(error.code())))
 }
 
+/// How many people have answered, and how many must.
+fn votes_so_far(hold: &Hold) -> String {
+    let votes = |decision| status::votes(hold, decision);
+    let (yes, no) = (votes(VoteDecision::Approved), votes(VoteDecision::Rejected));
+    let approvals = format!("{yes} of {} approvals", hold.held.approvals);
+    match no {
+        0 => approvals,
+        no => format!("{no} of {} rejections, {approvals}", hold.held.rejections),
+    }
+}
+
 fn row(one: &WaitingRun) -> Vec<(String, Option<Style>)> {
     let id = one.run.started.as_ref().map(|started| started.run_id.clone());
     let votes = match one.hold.held.approvals {
         0 | 1 => String::new(),
-        needed => format!(" ({} of {needed})", one.hold.votes.len()),
+        needed => format!(" ({} of {needed})", status::votes(&one.hold, VoteDecision::Approved)),
     };
     let question = match one.hold.resolution() {
+        Resolution::Open if one.hold.is_expired(SystemClock.now()) => {
+            "expired; nobody answered in time".to_owned()
+        }
         Resolution::Open => sanitize(&one.hold.held.question).chars().take(60).collect(),
         Resolution::Approved => "approved, not yet resumed".to_owned(),
         Resolution::Rejected => "rejected, not yet resumed".to_owned(),
@@ -132,6 +147,7 @@ fn text(ts: Timestamp) -> String {
 }
 
 fn show(project: &Project, name: &str, output: &Output) -> CommandResult {
+    expiry::end_expired(project, Some(name), output)?;
     let setup = open_to_read(project, None, output)?;
     let run = setup.engine.read(setup.engine.find(name)?)?;
     if run.integration.conflict.is_some() {
@@ -286,9 +302,8 @@ fn decide(
     let id = sanitize(&answer.run);
     match answered.resolution {
         Resolution::Open => {
-            let held = answered.run.hold.as_ref();
-            let (have, need) = held.map_or((0, 0), |hold| (hold.votes.len(), hold.held.approvals));
-            output.line(&format!("recorded; {have} of {need} approvals"));
+            let told = answered.run.hold.as_ref().map(|hold| votes_so_far(hold)).unwrap_or_default();
+            output.line(&format!("recorded; {told}"));
         }
         Resolution::Approved => {
             output.line(&format!("approved; continue with: windlass resume {id}"))

@@ -5,13 +5,13 @@ use windlass_journal::{RunFilter, Runs};
 use windlass_kernel::State;
 use windlass_kernel::run::plan::{BudgetedResource, Phase, RunOutcome, Trigger};
 use windlass_kernel::run::{
-    Change, MeasuringFiles, PhaseState, PhaseStatus, Resolution, Run, RunName, VoteDecision,
+    Change, Hold, MeasuringFiles, PhaseState, PhaseStatus, Resolution, Run, RunName, VoteDecision,
 };
 use windlass_runtime::{Clock as _, SystemClock, grants_of_everything};
 use windlass_views::RunSummary;
 
 use crate::args::Status;
-use crate::commands::{metrics, session_core, transcript};
+use crate::commands::{expiry, metrics, session_core, transcript};
 use crate::failure::{CommandResult, Failure, exit_of};
 use crate::installed;
 use crate::output::{Output, Style, sanitize};
@@ -20,6 +20,7 @@ use crate::session_loop;
 
 /// Shows one run, or the runs of the project.
 pub fn run(project: &Project, options: &Status, output: &Output) -> CommandResult {
+    expiry::end_expired(project, options.run.as_deref(), output)?;
     let runs = project.runs()?;
     tell_open_glass(&runs, output)?;
     if options.metrics {
@@ -161,6 +162,9 @@ fn state_label(run: &RunSummary, live: bool) -> (String, Style) {
         (Some(ended), _) if ended.outcome == RunOutcome::Pass => ("PASS".to_owned(), Style::Good),
         (Some(ended), _) => (ended.outcome.as_str().to_owned(), Style::Bad),
         (None, Some(hold)) => match hold.resolution() {
+            Resolution::Open if hold.is_expired(SystemClock.now()) => {
+                ("expired".to_owned(), Style::Bad)
+            }
             Resolution::Open => ("on hold".to_owned(), Style::Warn),
             Resolution::Approved => ("approved".to_owned(), Style::Warn),
             Resolution::Rejected => ("rejected".to_owned(), Style::Warn),
@@ -295,6 +299,11 @@ fn print_conflict(run: &Run, id: &str, output: &Output) {
     output.line(&format!("give up:   windlass close {id}"));
 }
 
+/// How many people have decided a hold in this way.
+pub fn votes(hold: &Hold, decision: VoteDecision) -> usize {
+    hold.votes.iter().filter(|(vote, _)| vote.decision == decision).count()
+}
+
 /// The exit code for a run's state.
 pub fn exit(run: &Run) -> u8 {
     match (&run.ended, &run.hold) {
@@ -323,7 +332,9 @@ pub fn describe_short(run: &RunSummary) -> Value {
             "since": hold.since,
             "expires_at": hold.held.expires_at,
             "shown": hold.shown,
-            "approvals": hold.votes.len(),
+            "expired": hold.is_expired(SystemClock.now()),
+            "approvals": votes(hold, VoteDecision::Approved),
+            "rejections": votes(hold, VoteDecision::Rejected),
             "approvals_needed": hold.held.approvals,
             "resolution": match hold.resolution() {
                 Resolution::Open => None,

@@ -1,4 +1,4 @@
-//! `windlass stop`: stops runs before their next effect.
+//! `windlass stop`: stops runs before their next effect, until the stop is cleared.
 
 use serde_json::json;
 use windlass_engine::{EngineError, StopRequest, StopSwitch};
@@ -33,13 +33,17 @@ pub fn run(project: &Project, options: &StopRuns, output: &Output) -> CommandRes
         return Ok(0);
     }
     let by = actor_name(options.by.as_deref());
-    switch.request(run.as_deref(), &StopRequest { by, reason: shown(&options.reason) })?;
+    switch.request(run.as_deref(), &StopRequest { by, reason: shown(&options.reason), cancel: false })?;
     if output.json {
         output.value(&json!({ "stopped": true }))?;
     } else {
         output.line(&format!("{what}: will stop before the next effect"));
-        if run.is_none() {
-            output.line("no run can start until you run: windlass stop --clear");
+        match &run {
+            None => output.line("no run can start or go on until you run: windlass stop --clear"),
+            Some(run) => {
+                output.line(&format!("it cannot go on until you run: windlass stop {run} --clear"));
+                output.line(&format!("to give it up: windlass cancel {run} --reason TEXT"));
+            }
         }
     }
     Ok(0)

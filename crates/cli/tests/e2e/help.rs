@@ -21,6 +21,7 @@ const COMMANDS: &[&str] = &[
     "queue answer",
     "queue revoke",
     "stop",
+    "cancel",
     "backlog",
     "backlog list",
     "backlog next",

@@ -70,7 +70,7 @@ fn ac2_a_hold_packet_has_every_field() {
         (&packet["resolved"], &packet["resolution_decision"]),
         (&false.into(), &Value::Null)
     );
-    let hash = story.repo.windlass(&["policy", "hash"]).exit(0);
+    let hash = story.repo.windlass(&["policy", "hash", "--loop", "spine"]).exit(0);
     assert_eq!(packet["policy_hash"], hash.text().trim());
     assert!(packet["timestamp"].as_str().unwrap().ends_with('Z'));
 }

@@ -126,20 +126,6 @@ fn s4_a_changed_policy_ends_the_run_blocked() {
 }
 
 #[test]
-fn s4_a_policy_changed_in_the_workspace_is_a_changed_workspace_first() {
-    let repo = Repo::new();
-    let id = id_of(&repo.run(&escalating()).exit(4));
-    repo.windlass(&[&["queue", "approve", &id][..], &VOICE].concat()).exit(0);
-    let (policy, entries) = (".windlass/policy/default.toml", repo.stands(&id)["entries"].clone());
-    let old = repo.read(policy);
-    repo.place.append(policy, "# changed\n");
-    repo.windlass(&["resume", &id]).fails_with(3, "REPO_DIRTY");
-    assert_eq!(repo.stands(&id)["entries"], entries);
-    repo.write(policy, old);
-    repo.windlass(&["resume", &id]).exit(0);
-}
-
-#[test]
 fn s4_every_file_that_decides_is_part_of_it() {
     let repo = Repo::new();
     let hash = || repo.windlass(&["policy", "hash"]).exit(0).text().trim().to_owned();

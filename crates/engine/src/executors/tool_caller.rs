@@ -2,12 +2,13 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use windlass_connect::received_signal;
 use windlass_journal::{Check, JournalError, Reader};
 use windlass_kernel::artifact::ActionRequest;
-use windlass_kernel::run::plan::Phase;
+use windlass_kernel::run::plan::{BudgetedResource, Phase};
 use windlass_kernel::run::{CallRecord, Run, Usage, WaitsFor};
 use windlass_kernel::{Call, Code, Digest, Machine, RiskLevel, State, Timestamp, TraceId};
 use windlass_policy::{Judgement, Question};
@@ -54,6 +55,16 @@ pub struct EarlierCall {
     pub ended: Option<Timestamp>,
     /// Its end.
     pub report: Box<CallReport>,
+}
+
+/// The result of a call for which no working time is left.
+fn out_of_time() -> CallResult {
+    WorkResult::Waiting {
+        waits_for: WaitsFor::Budget { resource: BudgetedResource::WallMs },
+        evidence: Value::Null,
+        question: "the working time is used up".to_owned(),
+        usage: Usage::default(),
+    }
 }
 
 /// The result of a call: its report, or the reason why the request is not a valid call.
@@ -105,6 +116,8 @@ pub struct ToolCaller<'a> {
     calls: Mutex<Vec<CallRecord>>,
     limits: CallLimits,
     streak: Mutex<CallStreak>,
+    /// When the work began, for the budget of working time.
+    began: Instant,
     audit: Option<Audit<'a>>,
 }
 
@@ -139,8 +152,14 @@ impl<'a> ToolCaller<'a> {
             calls,
             limits,
             streak,
+            began: Instant::now(),
             audit: None,
         }
+    }
+
+    /// The working time that the run has left, if it is limited.
+    fn time_left(&self) -> Option<Duration> {
+        self.assignment.time_left.map(|left| left.saturating_sub(self.began.elapsed()))
     }
 
     /// Audits the calls.
@@ -182,6 +201,9 @@ impl<'a> ToolCaller<'a> {
         if let Some(reason) = &self.streak().broken {
             return Ok(WorkResult::Finished(Err(reason.clone())));
         }
+        if self.time_left() == Some(Duration::ZERO) {
+            return Ok(out_of_time());
+        }
         if let Some(audit) = &self.audit {
             match audit.before(&request)?.finished() {
                 Ok(None) => {}
@@ -216,7 +238,7 @@ impl<'a> ToolCaller<'a> {
         let broken = self.streak().request(self.limits, &request);
         let by_guard = || Some((Code::PolicyDenied, self.refusal_by_guard(&request)?));
         let report = match broken.or_else(by_guard) {
-            None => self.gateway.call(request),
+            None => self.gateway.call_within(request, self.time_left()),
             Some((code, reason)) => self.gateway.refuse(request, code, reason),
         };
         let report = match report {
@@ -238,6 +260,10 @@ impl<'a> ToolCaller<'a> {
             // The hold is the run's own.
             drop(evidence.as_object_mut().map(|view| view.remove("run")));
             return Ok(WorkResult::Waiting { waits_for, evidence, question, usage });
+        }
+        // A call that was interrupted because of the budget is for a person to decide about.
+        if report.state == State::Failed && self.time_left() == Some(Duration::ZERO) {
+            return Ok(out_of_time());
         }
         self.streak().ended(report.state);
         self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(record_of(&report));

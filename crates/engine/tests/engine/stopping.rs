@@ -12,7 +12,7 @@ use crate::plans::{builtin, check, diamond, spine};
 use crate::world::{World, end, new_run, trace};
 
 fn request() -> StopRequest {
-    StopRequest { by: "ann".to_owned(), reason: "it is enough".to_owned() }
+    StopRequest { by: "ann".to_owned(), reason: "it is enough".to_owned(), cancel: false }
 }
 
 /// Throws the switch while a phase is at work.

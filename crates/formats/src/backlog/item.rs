@@ -19,7 +19,7 @@ pub(super) struct LocatedItem {
 }
 
 /// Words of an item that waits for something.
-const BLOCKED: [&str; 3] = ["blocked", "depends on", "waiting for"];
+pub(super) const BLOCKED: [&str; 3] = ["blocked", "depends on", "waiting for"];
 
 /// The state of the parser.
 #[derive(Default)]

@@ -1,13 +1,14 @@
 //! A backlog in Markdown: checklist items under headings of priorities.
 //!
 //! `- [ ] **Title** — DoD: … — Owner: … — Context: …` under `### P0` to `### P3`. Code fences and
-//! HTML comments are ignored. Anything that would hide an item silently is an error.
+//! HTML comments are ignored. A bad line is left out and told; what would hide the lines after it is an error.
 
+mod dependency;
 mod item;
 mod mark;
 mod scan;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use thiserror::Error;
@@ -15,7 +16,7 @@ use windlass_kernel::{Code, Digest};
 use windlass_text::{DecodeProblem, decode};
 
 use crate::keyword::keywords;
-use crate::{TaskError, TaskSpec};
+use crate::{TASK_PATH_BYTES_MAX, TASK_REFS_MAX, TaskError, TaskSpec};
 
 pub use mark::{EVIDENCE_CHARS_MAX, MarkError, mark_done};
 
@@ -63,13 +64,26 @@ pub struct Item {
     pub owner: Option<String>,
     /// Its context.
     pub context: Option<String>,
-    /// Whether its text says that it is blocked.
+    /// Whether its text says that it is blocked, and not only by items that are done.
     pub blocked: bool,
     /// The digest of its line, without the line end.
     pub digest: Digest,
 }
 
 impl Item {
+    /// The words of its context that can be paths in the project.
+    pub fn context_paths(&self) -> impl Iterator<Item = &str> {
+        let words = self.context.as_deref().unwrap_or_default().split([',', ';', ' ', '\t']);
+        let words = words.map(|word| {
+            word.trim_matches(|char: char| matches!(char, '`' | '"' | '\'' | '(' | ')'))
+        });
+        let is_path = |word: &&str| {
+            let inside = word.split('/').all(|name| !matches!(name, "" | "." | ".."));
+            inside && word.len() <= TASK_PATH_BYTES_MAX && !word.contains(['\\', '\0'])
+        };
+        words.filter(is_path).take(TASK_REFS_MAX)
+    }
+
     /// The item as a task. Its `task_ref` is `backlog:` and the digest of its line.
     ///
     /// # Errors
@@ -198,24 +212,53 @@ pub enum ProblemKind {
     OpenComment,
 }
 
-/// Parses a backlog.
+impl ProblemKind {
+    /// Whether it concerns more than its own line.
+    const fn hides_lines(&self) -> bool {
+        match self {
+            Self::NoPriorities | Self::UnknownPriority(_) | Self::OpenFence | Self::OpenComment => {
+                true
+            }
+            Self::Checkbox
+            | Self::NoTitle
+            | Self::NoField { .. }
+            | Self::DuplicateField(_)
+            | Self::DuplicateTitle { .. } => false,
+        }
+    }
+}
+
+/// Parses a backlog that must have no problem.
 ///
 /// # Errors
 /// [`BacklogError`] with all problems.
 pub fn parse(bytes: &[u8]) -> Result<Backlog, BacklogError> {
+    let (backlog, problems) = parse_lines(bytes)?;
+    if problems.is_empty() { Ok(backlog) } else { Err(BacklogError::Problems(problems)) }
+}
+
+/// Parses a backlog, and returns it with the problems of single lines. The items of such lines are left out.
+///
+/// # Errors
+/// [`BacklogError`] if it is not a backlog, or a problem hides the lines after it.
+pub fn parse_lines(bytes: &[u8]) -> Result<(Backlog, Vec<Problem>), BacklogError> {
     let text = decode(bytes, BACKLOG_BYTES_MAX).map_err(|error| BacklogError::NotText {
         line: error.position.line,
         column: error.position.column,
         problem: error.problem,
     })?;
-    let (items, mut problems) = item::items(text);
+    let (mut items, mut problems) = item::items(text);
     problems.extend(repeated_titles(&items));
     problems.sort_by_key(|problem| (problem.line, problem.column));
-    problems.truncate(PROBLEMS_MAX);
-    if !problems.is_empty() {
+    if problems.iter().any(|problem| problem.kind.hides_lines()) {
+        problems.truncate(PROBLEMS_MAX);
         return Err(BacklogError::Problems(problems));
     }
-    Ok(Backlog { items: items.into_iter().map(|located| located.item).collect() })
+    dependency::resolve(text, &mut items);
+    let bad: BTreeSet<usize> = problems.iter().map(|problem| problem.line).collect();
+    problems.truncate(PROBLEMS_MAX);
+    let items = items.into_iter().map(|located| located.item);
+    Ok((Backlog { items: items.filter(|item| !bad.contains(&item.line)).collect() }, problems))
 }
 
 fn repeated_titles(items: &[item::LocatedItem]) -> Vec<Problem> {

@@ -101,6 +101,8 @@ keywords! {
 keywords! {
     /// The next action after an attempt.
     NextAction {
+        /// The run goes on after a success.
+        Continue = "continue",
         /// Another attempt.
         Retry = "retry",
         /// The run ends.

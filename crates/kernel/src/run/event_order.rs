@@ -10,15 +10,17 @@ impl Run {
     /// a person has answered the hold after a rollback.
     pub(super) fn check_order(&self, event: &Event) -> Result<(), String> {
         // A run that was not continued after its hold needs no checkpoint, and must be able to end.
-        let gives_up = matches!(event, Event::Ended { outcome, .. } if *outcome != RunOutcome::Pass)
-            && self.head.state == Some(State::Resumed);
+        let fails =
+            matches!(event, Event::Ended { outcome, .. } if *outcome != RunOutcome::Pass);
+        let gives_up = fails && self.head.state == Some(State::Resumed);
         let may_precede =
             matches!(event, Event::Checkpointed(_) | Event::Continued {} | Event::RollbackBegun(_));
         if self.due_checkpoint.is_some() && !may_precede && !gives_up {
             return Err("a checkpoint is due".to_owned());
         }
         let restores = matches!(event, Event::RolledBack { .. } | Event::Restarted { .. });
-        if self.rollback.is_some() && !restores {
+        // A run whose workspace cannot be restored must be able to end.
+        if self.rollback.is_some() && !restores && !fails {
             return Err("a rollback is in progress".to_owned());
         }
         if self.rollback.is_none() && self.paused && !is_allowed_while_paused(event) {

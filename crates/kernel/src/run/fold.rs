@@ -192,7 +192,7 @@ impl Run {
                     return Err("not all phases are complete".to_owned());
                 }
                 let (reason, detail) = (reason.clone(), detail.clone());
-                self.ended = Some(Ended { outcome: *outcome, reason, detail, at: ts });
+                self.end_with(Ended { outcome: *outcome, reason, detail, at: ts });
                 Ok(())
             }
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::checkpoint::{CheckpointKind, CheckpointRecord, CheckpointSide, Rollback};
 use super::payload::Change;
-use super::state::{AttemptStage, JudgedBy, PhaseState, PhaseStatus, Run, SentBack};
+use super::state::{AttemptStage, Ended, JudgedBy, PhaseState, PhaseStatus, Run, SentBack};
 use crate::CheckpointId;
 
 /// The history that a rollback needs: the entries at which phases were settled or reset, facts were
@@ -169,6 +169,12 @@ impl Run {
         self.ended = None;
         self.rollback = Some(Arc::new(rollback.clone()));
         Ok(())
+    }
+
+    /// Ends the run. A rollback that was not completed is given up with it.
+    pub(super) fn end_with(&mut self, ended: Ended) {
+        self.ended = Some(ended);
+        self.rollback = None;
     }
 
     pub(super) fn end_rollback(&mut self, change: Option<&Change>) -> Result<(), String> {

@@ -2,9 +2,9 @@
 //! builtin.
 //!
 //! The line of an attempt contains its next action, so it is written with the first event that
-//! determines it. `SentBack` and the start or skipping of a later phase mean `retry` (another attempt
-//! follows, of this phase or another), `Held` means `escalate`, or `waiver` if a rule is to be waived,
-//! `Ended` means `terminate` for the last attempt. A rollback means `retry` for all of them.
+//! determines it. For the attempt that it concerns, `SentBack` means `retry`, `Held` means `escalate`, or
+//! `waiver` if a rule is to be waived, and `Ended` means `terminate` if it is the last. A rollback means `retry`
+//! for all of them. Otherwise the run goes on: `continue` after a success, `retry` after a failure.
 
 use std::collections::BTreeMap;
 
@@ -119,7 +119,8 @@ impl Attempts {
     ) -> Vec<Attempt> {
         let Some((subject, action, rationale)) = consequence(event) else { return Vec::new() };
         let ends = matches!(event, Event::Ended { .. });
-        let concerns_all = ends || matches!(event, Event::RolledBack { .. });
+        let is_rollback = matches!(event, Event::RolledBack { .. });
+        let concerns_all = ends || is_rollback;
         let mut completed = Vec::new();
         let mut still_open = Vec::new();
         for (open, snapshot) in std::mem::take(&mut self.open).into_iter().zip(snapshots) {
@@ -135,8 +136,13 @@ impl Attempts {
             }
             let mut attempt = open.attempt;
             attempt.rationale.clone_from(&rationale);
-            attempt.next_action = if ends { NextAction::Retry } else { action };
             attempt.result = judged_result(attempt.result, snapshot.judged_by);
+            let is_subject = subject == Some(open.phase.as_str());
+            attempt.next_action = match attempt.result {
+                _ if is_subject || is_rollback => action,
+                AttemptResult::Success if !reset => NextAction::Continue,
+                AttemptResult::Success | AttemptResult::Failure(_) => NextAction::Retry,
+            };
             completed.push(attempt);
         }
         self.open = still_open;

@@ -1,5 +1,6 @@
 //! The results of gates in a terminal packet.
 
+use serde_json::Value;
 use windlass_formats::GateResult;
 use windlass_kernel::run::plan::Phase;
 use windlass_kernel::run::{Hold, JudgedBy, PendingVerdict, PhaseState};
@@ -17,12 +18,21 @@ pub(super) fn gate_result(phase: &Phase, state: &PhaseState, complete: bool) -> 
             let answer = state.done.as_ref().map(|done| &done.answer);
             let text =
                 |key: &str| answer.and_then(|answer| answer.get(key)?.as_str()).unwrap_or_default();
-            reason_text(text("verdict"), text("reason"))
+            let people = answer.and_then(approvers);
+            reason_text(people.as_deref().unwrap_or(text("verdict")), text("reason"))
         }
         (None, false) => return None,
     };
     let (name, phase) = (gate.id.clone(), phase.id.clone());
     Some(GateResult { name, pass: refused.is_none(), phase, reason })
+}
+
+/// The verdict of the people who did a phase, with their names; `None` if nobody did.
+pub(super) fn approvers(answer: &Value) -> Option<String> {
+    let people = answer.get("people")?.as_array()?;
+    let names: Vec<&str> = people.iter().filter_map(|one| one.get("by")?.as_str()).collect();
+    let verdict = answer.get("verdict")?.as_str()?;
+    (!names.is_empty()).then(|| format!("{verdict} by {}", names.join(", ")))
 }
 
 /// The result of a judgement that people waived.

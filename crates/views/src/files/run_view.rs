@@ -1,6 +1,6 @@
 //! The contents of a run's files beyond the run's state: earlier attempts, answered holds, gate results.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use windlass_engine::EngineError;
 use windlass_formats::{
@@ -16,7 +16,7 @@ use windlass_store::Store;
 
 use super::attempts::{Attempts, PhaseSnapshot};
 use super::checkpoint_files::PHASES_MAX;
-use super::gate_results::{gate_result, reason_text, waived_result};
+use super::gate_results::{approvers, gate_result, reason_text, waived_result};
 use crate::checkpoints::{CheckpointDocument, build_document};
 
 /// The maximum length of a text in a file.
@@ -38,6 +38,8 @@ pub(super) struct RunView {
     /// The results of gates and checks, in order.
     pub(super) gates: Vec<GateResult>,
     attempts: Attempts,
+    /// The tree of the workspace after the last attempt.
+    tree: Option<String>,
     /// Whether every checkpoint is written, even for a large run.
     all_checkpoints: bool,
     /// The state before the event that is being folded.
@@ -106,6 +108,7 @@ impl RunView {
             completed: Vec::new(),
             gates: Vec::new(),
             attempts: Attempts::default(),
+            tree: None,
             all_checkpoints: false,
             before: None,
             snapshots: Vec::new(),
@@ -175,8 +178,10 @@ impl RunView {
                 self.add_step(phase, step);
             }
             Event::PhaseDone { phase, attempt, done } => {
-                self.add_step(phase, summary(phase, *attempt, done));
+                let step = summary(phase, *attempt, done, self.tree.as_deref());
+                self.add_step(phase, step);
                 self.attempts.end(run, phase, done, ts)?;
+                self.tree = done.change.as_ref().map(|change| change.tree.clone()).or(self.tree.take());
             }
             Event::Checked { phase, check, verdict, reason, .. } => {
                 self.add_check_result(run, phase, check, verdict, reason);
@@ -237,7 +242,7 @@ impl RunView {
                 Trigger::PersonRequested => {
                     let done = state.done.as_ref();
                     person_step = done
-                        .map(|done| (phase.id.clone(), summary(&phase.id, state.attempt, done)));
+                        .map(|done| (phase.id.clone(), summary(&phase.id, state.attempt, done, None)));
                 }
                 Trigger::AgentUnavailable
                 | Trigger::BudgetExhausted
@@ -393,19 +398,27 @@ fn before(run: &Run, event: &Event) -> Option<BeforeEvent> {
     })
 }
 
-fn summary(phase: &str, attempt: u32, done: &PhaseResult) -> StepSummary {
+/// The summary of an attempt; `before` is the tree of the workspace before it.
+fn summary(phase: &str, attempt: u32, done: &PhaseResult, before: Option<&str>) -> StepSummary {
     let outcome = if done.failure.is_some() { StepOutcome::Failure } else { StepOutcome::Success };
     let text = match &done.failure {
         Some(failure) if done.summary.is_empty() => &failure.reason,
         Some(_) | None => &done.summary,
     };
+    let change = done.change.as_ref().filter(|change| Some(change.tree.as_str()) != before);
+    let changed = change.iter().flat_map(|change| &change.files);
+    let artifacts: BTreeSet<&String> = done.outputs.keys().chain(changed).collect();
+    let text = match approvers(&done.answer) {
+        Some(people) => format!("{people}: {text}"),
+        None => text.clone(),
+    };
     StepSummary {
-        artifacts: super::attempts::capped(done.outputs.keys()),
+        artifacts: super::attempts::capped(artifacts),
         attempt: Some(attempt),
         duration_ms: done.duration_ms,
         outcome,
         step_name: phase.to_owned(),
-        summary: Some(shortened(text)).filter(|text| !text.is_empty()),
+        summary: Some(shortened(&text)).filter(|text| !text.is_empty()),
     }
 }
 

@@ -42,10 +42,10 @@ fn every_try_has_a_record_that_says_what_follows() {
     recorder.drive(&script).unwrap();
     let records = records(&world);
     assert_eq!(records.len(), 9);
-    let [retry, waiver, terminate] = ["retry", "waiver", "terminate"];
+    let [goes_on, retry, waiver, terminate] = ["continue", "retry", "waiver", "terminate"];
     assert_eq!(
         column(&records, "next_action"),
-        [retry, retry, retry, retry, retry, retry, retry, waiver, terminate]
+        [goes_on, goes_on, goes_on, goes_on, retry, goes_on, goes_on, waiver, terminate]
     );
     let rejection = "review_rejection";
     assert_eq!(
@@ -112,7 +112,7 @@ fn of_phases_side_by_side_only_the_last_ends_the_run() {
     let script = Script::from([(("policy", 1), failed("timeout"))]);
     recorder.drive(&script).unwrap();
     let records = records(&world);
-    assert_eq!(column(&records, "next_action"), ["retry", "retry", "terminate"]);
+    assert_eq!(column(&records, "next_action"), ["continue", "retry", "terminate"]);
     assert_eq!(column(&records, "failure_class"), ["-", "timeout", "-"]);
     assert_eq!(column(&records, "terminal_reason"), ["-", "-", "mission_failed"]);
 }
