@@ -13,6 +13,7 @@ use windlass_text::Glob;
 
 use crate::agents::RunnerNames;
 use crate::failure::Failure;
+use crate::run_settings::RunSettings;
 
 /// The settings of a project.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -34,6 +35,8 @@ pub struct Config {
     pub journal: Journal,
     /// What is remembered across sessions.
     pub memory: MemorySettings,
+    /// What becomes of runs.
+    pub runs: RunSettings,
     /// Settings of sessions of coding agents.
     pub sessions: Sessions,
     /// How the store is opened.

@@ -27,6 +27,7 @@ mod progress;
 mod project;
 mod readiness;
 mod run_policy;
+mod run_settings;
 mod sandbox;
 mod scratch;
 mod secrets;
@@ -86,6 +87,10 @@ fn main() -> ExitCode {
         Err(error) => return usage_error(&error),
     };
     let output = Output::new(cli.json, cli.color);
+    let output = match (cli.log, cli.log_format) {
+        (args::LogLevel::Off, _) | (_, args::LogFormat::Text) => output,
+        (_, args::LogFormat::Json) => output.without_progress(),
+    };
     logging::start(cli.log, cli.log_format);
     let result = windlass_store::fault::check()
         .map_err(|message| {

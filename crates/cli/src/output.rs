@@ -16,6 +16,7 @@ pub struct Output {
     pub json: bool,
     color: bool,
     note_color: bool,
+    progress: bool,
 }
 
 /// Whether standard output was closed by its reader.
@@ -52,7 +53,19 @@ impl Output {
             json,
             color: !json && wanted(std::io::stdout().is_terminal()),
             note_color: !json && wanted(std::io::stderr().is_terminal()),
+            progress: !json,
         }
+    }
+
+    /// Without the progress of runs: standard error has log lines that programs read.
+    pub const fn without_progress(mut self) -> Self {
+        self.progress = false;
+        self
+    }
+
+    /// Whether the progress of runs is printed.
+    pub const fn shows_progress(&self) -> bool {
+        self.progress
     }
 
     /// Prints a line of data.

@@ -30,7 +30,7 @@ impl Observer<Run> for PendingLines {
     fn before(&mut self, _: &Run, _: &RunEvent) {}
 
     fn after(&mut self, step: &Step<'_, Run>) {
-        if step.origin == Origin::Appended && !self.output.json {
+        if step.origin == Origin::Appended && self.output.shows_progress() {
             let paint = |text: &str, style| self.output.paint_note(text, style);
             self.lines.extend(line(&step.artifact.event, &paint));
         }

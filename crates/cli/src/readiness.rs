@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use windlass_agents::{Client, ModelApi};
 use windlass_engine::executors::{AGENTS_OPTION, DEFAULT_AGENT, RunnerChoice};
+use windlass_kernel::run::plan::{Doer, Plan};
 use windlass_kernel::{Code, Timestamp};
 use windlass_runtime::{Clock as _, NamedSecrets, SystemClock};
 
@@ -17,6 +18,7 @@ use crate::atomic;
 use crate::client_check::Checked;
 use crate::failure::Failure;
 use crate::output::Output;
+use crate::sandbox::find_program;
 use crate::state::StateRoot;
 
 /// How long an endpoint may take to accept a connection.
@@ -25,6 +27,27 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const RECORD_BYTES_MAX: u64 = 1 << 20;
 /// Variables that name a proxy; what is behind one cannot be tried here.
 const PROXIES: [&str; 4] = ["HTTPS_PROXY", "https_proxy", "ALL_PROXY", "all_proxy"];
+
+/// Fails if a program that the loop starts by its name is not installed. What has a path may be made by the run.
+pub fn require_programs(plan: &Plan) -> Result<(), Failure> {
+    for phase in &plan.phases {
+        let doers = phase.checks.iter().map(|check| &check.doer).chain([&phase.doer]);
+        for doer in doers {
+            let Doer::Command { argv, .. } = doer else { continue };
+            let Some(program) = argv.first().filter(|name| !name.contains('/')) else { continue };
+            if find_program(program).is_none() {
+                let message = format!(
+                    "phase `{}` of loop `{}` starts `{program}`, which is not installed",
+                    phase.id, plan.id
+                );
+                return Err(Failure::new(Code::ToolServerUnavailable, message).hint(format!(
+                    "install `{program}`, or correct the loop; nothing was started"
+                )));
+            }
+        }
+    }
+    Ok(())
+}
 
 /// How well a client is known.
 #[derive(Clone, Debug, PartialEq, Eq)]

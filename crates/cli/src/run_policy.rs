@@ -27,8 +27,11 @@ impl PolicyReader for RunPolicy {
 
     fn stamp(&self) -> PolicyStamp {
         let mut stamp = PolicyStamp::new();
-        let mut open: Vec<PathBuf> =
-            CONFIGURATION_FILES.iter().chain(&CONFIGURATION_FOLDERS).map(|name| self.project.folder.join(name)).collect();
+        let mut open: Vec<PathBuf> = CONFIGURATION_FILES
+            .iter()
+            .chain(&CONFIGURATION_FOLDERS)
+            .map(|name| self.project.folder.join(name))
+            .collect();
         while let Some(path) = open.pop() {
             let Ok(metadata) = std::fs::metadata(&path) else { continue };
             if metadata.is_dir() {
@@ -44,10 +47,7 @@ impl PolicyReader for RunPolicy {
 
 /// The policy hash of a run of this plan: the digest of all files but the loops, agents and tables that it
 /// does not use.
-pub fn hash_of_run(
-    mut files: BTreeMap<String, Vec<u8>>,
-    plan: &Plan,
-) -> Result<Digest, Failure> {
+pub fn hash_of_run(mut files: BTreeMap<String, Vec<u8>>, plan: &Plan) -> Result<Digest, Failure> {
     let agents: BTreeSet<&str> = plan.agents().collect();
     let uses = |names: &[&str]| plan.builtins().any(|name| names.contains(&name));
     let (is_driven, is_core) = (uses(&DRIVER_BUILTINS), uses(&core_run::BUILTINS));

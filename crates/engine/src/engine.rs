@@ -181,6 +181,12 @@ impl Engine {
         self
     }
 
+    /// The name of the person or program that acts.
+    #[must_use]
+    pub fn actor(&self) -> &str {
+        &self.settings.by
+    }
+
     pub(crate) fn store(&self) -> &dyn Store {
         self.recording.store.as_ref()
     }

@@ -21,6 +21,7 @@ mod pinning;
 mod policy_reader;
 mod ports;
 mod purge;
+mod put_back;
 mod queue;
 mod recover;
 mod redaction;

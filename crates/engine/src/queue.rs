@@ -1,5 +1,7 @@
 //! The queue of holds, and the answers to them.
 
+use std::path::PathBuf;
+
 use serde_json::{Value, json};
 use windlass_journal::{Check, JournalError, Reader, RunFilter, Runs};
 use windlass_kernel::artifact::{Edit, NamedFile};
@@ -91,6 +93,8 @@ pub struct HoldDetails {
     pub call: Option<CallView>,
     /// The changes of the run so far, as a patch.
     pub diff: Option<String>,
+    /// The folder with the files of a merge conflict, which a person resolves there.
+    pub conflict: Option<PathBuf>,
     /// The digest that an answer refers to.
     pub shown: Digest,
 }
@@ -178,7 +182,8 @@ impl Engine {
         let mut recorder = self.open(trace_id)?;
         let now = self.recording.clock.now();
         let run = recorder.run();
-        let is_due = run.ended.is_none() && run.hold.as_ref().is_some_and(|hold| hold.is_expired(now));
+        let is_due =
+            run.ended.is_none() && run.hold.as_ref().is_some_and(|hold| hold.is_expired(now));
         if !is_due {
             return Ok(false);
         }
@@ -201,7 +206,11 @@ impl Engine {
         let shown = shown_with_files(hold.shown, files);
         // A work tree that is gone has no changes to show.
         let diff = self.repository.diff(&self.workspace(run), run).ok().flatten();
-        Ok(HoldDetails { call, diff, shown })
+        let phase = run.position(&hold.held.phase).and_then(|position| run.phase(position));
+        let conflict = phase
+            .filter(|_| hold.held.trigger == Trigger::MergeConflict)
+            .map(|(phase, state)| self.phase_workspace(run, phase, state.attempt));
+        Ok(HoldDetails { call, diff, conflict, shown })
     }
 
     /// Records what a person says became of the interrupted call that a run waits for.

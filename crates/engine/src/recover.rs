@@ -120,7 +120,9 @@ impl Engine {
         if is_session || seen.head.state == Some(State::Terminal) {
             return Ok(None);
         }
-        if let Some(hold) = seen.hold.as_ref().filter(|_| seen.head.state == Some(State::Checkpoint)) {
+        if let Some(hold) =
+            seen.hold.as_ref().filter(|_| seen.head.state == Some(State::Checkpoint))
+        {
             if hold.is_expired(self.recording.clock.now()) {
                 let has_ended = self.expire_hold(trace_id).map_err(fail)?;
                 let run = self.read(trace_id).map_err(fail)?;

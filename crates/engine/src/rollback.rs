@@ -127,7 +127,7 @@ impl Engine {
     }
 
     /// Returns the checkpoint, if the run can be rolled back to it.
-    fn stored_target<'a>(
+    pub(crate) fn stored_target<'a>(
         &self,
         run: &'a Run,
         checkpoint: CheckpointId,
@@ -142,7 +142,7 @@ impl Engine {
     }
 
     /// Captures the workspace and returns the event of the rollback.
-    fn prepare(
+    pub(crate) fn prepare(
         &self,
         run: &Run,
         checkpoint: &CheckpointRecord,
@@ -338,7 +338,7 @@ fn rollback_reference(run: &Run, side: &str) -> String {
     format!("{}/{ROLLBACK_PREFIX}{}/{side}", run_name(run), run.head.sequence_number)
 }
 
-fn check_texts(request: &RollbackRequest) -> Result<(), EngineError> {
+pub(crate) fn check_texts(request: &RollbackRequest) -> Result<(), EngineError> {
     let (by, reason) = (request.by.trim(), request.reason.trim());
     let fits = !by.is_empty()
         && !reason.is_empty()

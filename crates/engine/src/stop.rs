@@ -45,7 +45,8 @@ impl StopSwitch {
 
     fn read(&self, name: &str) -> Option<StopRequest> {
         let path = self.folder.join(name);
-        let unknown = |reason| StopRequest { by: "the stop switch".to_owned(), reason, cancel: false };
+        let unknown =
+            |reason| StopRequest { by: "the stop switch".to_owned(), reason, cancel: false };
         match std::fs::metadata(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
             Err(error) => Some(unknown(format!("it cannot be read: {error}"))),

@@ -135,7 +135,8 @@ impl Gateway {
             Verdict::Allow => match self.supervisor.prepare(&request) {
                 Ok(mut preparation) => {
                     let timeout = preparation.limits.timeout;
-                    preparation.limits.timeout = time_left.map_or(timeout, |left| left.min(timeout));
+                    preparation.limits.timeout =
+                        time_left.map_or(timeout, |left| left.min(timeout));
                     self.start(request, ruling, &preparation)
                 }
                 Err(refusal) => {

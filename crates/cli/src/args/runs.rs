@@ -333,6 +333,10 @@ pub struct Close {
     /// Discard uncommitted changes.
     #[arg(long)]
     pub discard: bool,
+    /// Put the project's files back to how they were before a run that did not pass; its work stays in its
+    /// checkpoints.
+    #[arg(long, conflicts_with_all = ["merge", "discard"])]
+    pub restore: bool,
     /// Merge the run's branch into the branch from which the run started.
     #[arg(long)]
     pub merge: bool,
@@ -343,7 +347,7 @@ pub struct Close {
     #[arg(long, value_enum, default_value_t, requires = "merge")]
     pub strategy: StrategyName,
     /// Your name, as it is recorded.
-    #[arg(long, value_name = "NAME", requires = "merge")]
+    #[arg(long, value_name = "NAME")]
     pub by: Option<String>,
 }
 

@@ -7,6 +7,7 @@ use windlass_workspace::{Git, OnChanges};
 
 use crate::args::Close;
 use crate::commands::run::open_to_read;
+use crate::commands::status;
 use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, sanitize};
 use crate::project::Project;
@@ -26,6 +27,16 @@ pub fn run(project: &Project, options: &Close, output: &Output) -> CommandResult
         );
         return Err(Failure::new(Code::RunConcurrent, message)
             .hint("let the run end, or give it up with `windlass cancel RUN`"));
+    }
+    if options.restore {
+        let after = setup.engine.put_back(trace_id, setup.engine.actor())?;
+        if output.json {
+            output.value(&status::describe(&after))?;
+        } else {
+            output
+                .line("the files are as they were before the run; its work is in its checkpoints");
+        }
+        return Ok(0);
     }
     let merged = match options.merge {
         true => Some(setup.engine.integrate(

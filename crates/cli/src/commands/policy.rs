@@ -54,10 +54,7 @@ pub fn run(project: &Project, command: &Policy, output: &Output) -> CommandResul
         Policy::Hash { name: Some(name) } => {
             let all = loops(&files, &agents(&files)?)?;
             let Some(file) = all.get(name) else {
-                return Err(Failure::new(
-                    Code::LoopNotFound,
-                    format!("there is no loop `{name}`"),
-                ));
+                return Err(Failure::new(Code::LoopNotFound, format!("there is no loop `{name}`")));
             };
             let hash = hash_of_run(files, &file.plan)?;
             match output.json {

@@ -161,7 +161,7 @@ fn show(project: &Project, name: &str, output: &Output) -> CommandResult {
         let message = format!("run `{name}` does not wait for a decision");
         return Err(Failure::new(Code::RunNotOnHold, message));
     };
-    let HoldDetails { call, diff, shown } = setup.engine.hold_details(&run, hold)?;
+    let HoldDetails { call, diff, conflict, shown } = setup.engine.hold_details(&run, hold)?;
     if output.json {
         let mut value = status::describe(&run);
         if let Some(object) = value.as_object_mut() {
@@ -173,6 +173,7 @@ fn show(project: &Project, name: &str, output: &Output) -> CommandResult {
                 .collect();
             object.insert("votes".to_owned(), json!(votes));
             object.insert("call".to_owned(), json!(call));
+            object.insert("conflict_folder".to_owned(), json!(conflict));
             object.insert("diff".to_owned(), json!(diff.map(|diff| cut(&diff, DIFF_BYTES_MAX))));
             object.insert("shown".to_owned(), json!(shown));
         }
@@ -191,6 +192,9 @@ fn show(project: &Project, name: &str, output: &Output) -> CommandResult {
     }
     for item in &hold.held.checklist {
         output.line(&format!("  [ ]      {}", sanitize(item)));
+    }
+    if let Some(folder) = &conflict {
+        output.line(&format!("  mend in  {}", sanitize(&folder.display().to_string())));
     }
     match &call {
         Some(call) => print_call(call, hold.held.call, output),
@@ -302,7 +306,8 @@ fn decide(
     let id = sanitize(&answer.run);
     match answered.resolution {
         Resolution::Open => {
-            let told = answered.run.hold.as_ref().map(|hold| votes_so_far(hold)).unwrap_or_default();
+            let told =
+                answered.run.hold.as_ref().map(|hold| votes_so_far(hold)).unwrap_or_default();
             output.line(&format!("recorded; {told}"));
         }
         Resolution::Approved => {

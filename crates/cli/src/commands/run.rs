@@ -20,7 +20,8 @@ use crate::failure::{CommandResult, Failure, exit_of};
 use crate::input::{self, unreadable};
 use crate::output::{Output, sanitize};
 use crate::project::{Access, Project};
-use crate::readiness::Clients;
+use crate::readiness::{Clients, require_programs};
+use crate::run_settings::put_back;
 use crate::setup::{RunSetup, actor_name, compose_rules};
 
 /// How often a waiting process looks at the clock and the stop switch.
@@ -61,7 +62,7 @@ pub fn run(project: &Project, options: &RunTask, output: &Output) -> CommandResu
     }
     let run = start(&setup, &selection, task, options.worktree, answers, more, output)?;
     let run = if options.wait { wait(&setup, run, output)? } else { run };
-    report(&run, output)
+    report(&put_back(&setup, run, output), output)
 }
 
 /// A loop and the selected parts of it.
@@ -112,6 +113,7 @@ pub fn start(
     if !instructions.is_empty() {
         options.insert(INSTRUCTIONS_OPTION.to_owned(), Value::Array(instructions));
     }
+    require_programs(&plan)?;
     let agents: BTreeSet<String> = plan.agents().map(str::to_owned).collect();
     let options = Value::Object(options);
     let chosen = options.clone();
@@ -157,7 +159,7 @@ pub fn resume(project: &Project, options: &Resume, output: &Output) -> CommandRe
     let trace_id = setup.engine.find(name)?;
     let run = setup.engine.resume(trace_id)?;
     let run = if options.wait { wait(&setup, run, output)? } else { run };
-    report(&run, output)
+    report(&put_back(&setup, run, output), output)
 }
 
 /// Resumes a run each time its agent can be tried again.

@@ -1,6 +1,7 @@
 //! `windlass status`: shows the state of runs.
 
 use serde_json::{Value, json};
+use windlass_engine::Engine;
 use windlass_journal::{RunFilter, Runs};
 use windlass_kernel::State;
 use windlass_kernel::run::plan::{BudgetedResource, Phase, RunOutcome, Trigger};
@@ -187,8 +188,17 @@ pub fn phase_line(phase: &Phase, state: &PhaseState, output: &Output) -> String 
     let attempts =
         if state.attempt > 1 { format!(" (attempt {})", state.attempt) } else { String::new() };
     let summary = state.done.as_ref().map(|done| sanitize(&done.summary)).unwrap_or_default();
+    let summary = match verdict_of(state) {
+        Some(verdict) => format!("{}: {summary}", sanitize(verdict)),
+        None => summary,
+    };
     let (mark, id) = (output.paint(mark, style), sanitize(&phase.id));
     format!("  {mark} {id}{attempts}  {summary}").trim_end().to_owned()
+}
+
+/// The verdict of a phase, if it gave one.
+fn verdict_of(state: &PhaseState) -> Option<&str> {
+    state.done.as_ref()?.answer.get("verdict")?.as_str().filter(|verdict| !verdict.is_empty())
 }
 
 /// Prints one run.
@@ -203,6 +213,13 @@ pub fn print(run: &Run, output: &Output) {
     output.line(&format!("  task     {}", sanitize(task)));
     let state = run.head.state.map_or("", State::as_str);
     output.line(&format!("  state    {state}"));
+    for (name, at) in
+        [("started", run.started_at), ("ended", run.ended.as_ref().map(|ended| ended.at))]
+    {
+        if let Some(at) = at {
+            output.line(&format!("  {name:8} {at}"));
+        }
+    }
     if let Some(worktree) = &started.worktree {
         output.line(&format!("  in       {}", sanitize(worktree)));
     }
@@ -249,6 +266,11 @@ pub fn print_end(run: &Run, output: &Output) {
         };
         let word = output.paint(ended.outcome.as_str(), style);
         output.line(&format!("{id} {word}, {}{commit}{detail}", sanitize(&ended.reason)));
+        if Engine::start_of_failed(run).is_some() {
+            output.line("\nits changes are still in the project, and refuse the next run:");
+            output.line(&format!("put back:  windlass close {id} --restore"));
+            output.line(&format!("look:      windlass checkpoint list {id}"));
+        }
         print_conflict(run, &id, output);
     } else if let Some(hold) = &run.hold {
         let is_agent = hold.held.trigger == Trigger::AgentUnavailable;
@@ -355,6 +377,8 @@ pub fn describe(run: &Run) -> Value {
                 "id": phase.id,
                 "status": state.status.as_str(),
                 "attempt": state.attempt,
+                "started_at": state.started_at,
+                "verdict": verdict_of(state),
                 "summary": state.done.as_ref().map(|done| done.summary.clone()),
                 "failure": state.done.as_ref().and_then(|done| done.failure.clone()),
                 "calls": state.done.as_ref().map(|done| done.calls.clone()),
@@ -364,6 +388,7 @@ pub fn describe(run: &Run) -> Value {
         .collect();
     if let Some(object) = value.as_object_mut() {
         object.insert("phases".to_owned(), Value::Array(phases));
+        object.insert("ended_at".to_owned(), json!(run.ended.as_ref().map(|ended| ended.at)));
         let changed = run.change.as_ref().map(|change| MeasuringFiles::of(&change.files));
         object.insert(
             "changed_tests_and_scripts".to_owned(),

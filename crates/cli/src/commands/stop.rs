@@ -33,7 +33,10 @@ pub fn run(project: &Project, options: &StopRuns, output: &Output) -> CommandRes
         return Ok(0);
     }
     let by = actor_name(options.by.as_deref());
-    switch.request(run.as_deref(), &StopRequest { by, reason: shown(&options.reason), cancel: false })?;
+    switch.request(
+        run.as_deref(),
+        &StopRequest { by, reason: shown(&options.reason), cancel: false },
+    )?;
     if output.json {
         output.value(&json!({ "stopped": true }))?;
     } else {

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use windlass_kernel::artifact::CLIENT_WORKSPACE;
+use windlass_kernel::run::RunName;
 use windlass_kernel::{Code, ExecutionState, Machine, State, TraceId};
 use windlass_store::{Record, Store, TraceFilter, TraceState};
 
@@ -18,10 +19,18 @@ const PAGE: usize = 1000;
 pub fn run(project: &Project, command: &Trace, output: &Output) -> CommandResult {
     match command {
         Trace::List(options) => list(project, options, None, output),
-        Trace::Show { id } => show(project, trace_id(id)?, output),
+        Trace::Show { id } => show(project, trace_or_run(project, id)?, output),
         Trace::Log { id, artifacts, after } => {
-            log(project, trace_id(id)?, *artifacts, *after, output)
+            log(project, trace_or_run(project, id)?, *artifacts, *after, output)
         }
+    }
+}
+
+/// The trace with an id, or of the run with a name.
+fn trace_or_run(project: &Project, text: &str) -> Result<TraceId, Failure> {
+    match text.parse::<RunName>() {
+        Ok(_) => Ok(project.runs()?.find(text)?),
+        Err(_) => trace_id(text),
     }
 }
 

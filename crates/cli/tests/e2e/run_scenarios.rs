@@ -212,7 +212,7 @@ pub const RUN_SCENARIOS: &[(Code, Scenario)] = &[
     (Code::TaskInvalid, || Repo::new().windlass(&["run", r#"{"tusk":"one"}"#])),
     (Code::BacklogInvalid, || {
         let repo = Repo::new();
-        repo.write("BACKLOG.md", "### P0\n- [ ] **A**\n");
+        repo.write("BACKLOG.md", "### P0\n- [ ] **A**\n```\n");
         repo.windlass(&["backlog", "list"])
     }),
     (Code::BacklogLineChanged, changed_meanwhile),

@@ -80,8 +80,7 @@ fn mend_01_a_run_at_work_is_given_up_before_its_next_effect() {
     let repo = Repo::new();
     let calls = [sh(UNTIL_GO), sh("echo never >> never.txt")];
     let path = repo.answers(&answers(&[build(&calls)], &[review("approved")]));
-    let child =
-        repo.place.command(&["run", "one", "--json", "--answers", &path]).spawn().unwrap();
+    let child = repo.place.command(&["run", "one", "--json", "--answers", &path]).spawn().unwrap();
     repo.until_begun();
     let runs = repo.windlass(&["status", "--json"]).exit(0).json();
     let id = runs[0]["run_id"].as_str().unwrap().to_owned();

@@ -86,8 +86,7 @@ fn mend_02_a_policy_changed_while_a_run_is_at_work_ends_it() {
 fn mend_02_a_policy_changed_in_the_workspace_of_a_run_at_work_ends_it() {
     let repo = Repo::new();
     let path = repo.answers(&answers(&[build(&[sh(UNTIL_GO)])], &[review("approved")]));
-    let child =
-        repo.place.command(&["run", "one", "--json", "--answers", &path]).spawn().unwrap();
+    let child = repo.place.command(&["run", "one", "--json", "--answers", &path]).spawn().unwrap();
     repo.until_begun();
     repo.place.append(POLICY, "# changed\n");
     repo.go();

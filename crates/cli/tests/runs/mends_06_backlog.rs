@@ -79,13 +79,13 @@ fn mend_06_the_files_of_the_context_are_hydrated() {
         "design": [{ "answer": { "summary": "a plan" } }], "build": [built_once()],
         "review": [crate::world::review("approved")],
     }}));
-    let done =
-        repo.windlass(&["backlog", "run", "--json", "--answers", &path]).exit(0).json();
+    let done = repo.windlass(&["backlog", "run", "--json", "--answers", &path]).exit(0).json();
     assert_eq!(done["task"]["context_refs"], json!(["src/price.txt", "README.md"]));
     let trace = done["trace_id"].as_str().unwrap();
-    let hydrated = repo.events(trace).into_iter().find(|event| {
-        event["kind"] == "phase_done" && event["phase"] == "hydrate"
-    });
+    let hydrated = repo
+        .events(trace)
+        .into_iter()
+        .find(|event| event["kind"] == "phase_done" && event["phase"] == "hydrate");
     let read = hydrated.unwrap()["done"].to_string();
     assert!(read.contains("src/price.txt") && read.contains("README.md"), "{read}");
 }

@@ -136,7 +136,8 @@ fn it_is_closed_when_the_stop_switch_ends_a_task() {
             bodies.any(|body| String::from_utf8_lossy(body).contains("sleep 1"))
         };
         eventually("the call is made", || at_work(&world));
-        let request = StopRequest { by: "ada".to_owned(), reason: "enough".to_owned(), cancel: false };
+        let request =
+            StopRequest { by: "ada".to_owned(), reason: "enough".to_owned(), cancel: false };
         world.stop().request(None, &request).unwrap();
         task.join().unwrap()
     });

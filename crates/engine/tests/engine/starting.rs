@@ -63,7 +63,8 @@ fn a_missing_repository_is_refused_where_one_is_needed() {
 fn the_switch_comes_before_the_lock_and_the_repository() {
     let world = World::new();
     world.repository.dirty.store(true, Ordering::SeqCst);
-    let request = StopRequest { by: "ann".to_owned(), reason: "enough for today".to_owned(), cancel: false };
+    let request =
+        StopRequest { by: "ann".to_owned(), reason: "enough for today".to_owned(), cancel: false };
     world.stop().request(None, &request).unwrap();
     let error = world.engine(&[]).start(new_run(spine())).unwrap_err();
     assert_eq!(error.code(), Code::RunStopped);

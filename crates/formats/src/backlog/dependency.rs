@@ -17,7 +17,9 @@ pub(super) fn resolve(text: &str, items: &mut [LocatedItem]) {
         let words = normal(text.get(located.bytes.clone()).unwrap_or_default());
         let title = normal(&located.item.title);
         let words = words.replacen(&title, " ", 1);
-        let Some(start) = BLOCKED.iter().filter_map(|word| words.find(word)).min() else { continue };
+        let Some(start) = BLOCKED.iter().filter_map(|word| words.find(word)).min() else {
+            continue;
+        };
         let mut rest = format!(" {} ", words.get(start..).unwrap_or_default());
         let (mut named, mut all_done) = (0, true);
         for (_, title, done) in titles.iter().filter(|(line, ..)| *line != own) {

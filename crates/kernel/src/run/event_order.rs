@@ -10,8 +10,7 @@ impl Run {
     /// a person has answered the hold after a rollback.
     pub(super) fn check_order(&self, event: &Event) -> Result<(), String> {
         // A run that was not continued after its hold needs no checkpoint, and must be able to end.
-        let fails =
-            matches!(event, Event::Ended { outcome, .. } if *outcome != RunOutcome::Pass);
+        let fails = matches!(event, Event::Ended { outcome, .. } if *outcome != RunOutcome::Pass);
         let gives_up = fails && self.head.state == Some(State::Resumed);
         let may_precede =
             matches!(event, Event::Checkpointed(_) | Event::Continued {} | Event::RollbackBegun(_));

@@ -181,7 +181,8 @@ impl RunView {
                 let step = summary(phase, *attempt, done, self.tree.as_deref());
                 self.add_step(phase, step);
                 self.attempts.end(run, phase, done, ts)?;
-                self.tree = done.change.as_ref().map(|change| change.tree.clone()).or(self.tree.take());
+                self.tree =
+                    done.change.as_ref().map(|change| change.tree.clone()).or(self.tree.take());
             }
             Event::Checked { phase, check, verdict, reason, .. } => {
                 self.add_check_result(run, phase, check, verdict, reason);
@@ -241,8 +242,9 @@ impl RunView {
                 }
                 Trigger::PersonRequested => {
                     let done = state.done.as_ref();
-                    person_step = done
-                        .map(|done| (phase.id.clone(), summary(&phase.id, state.attempt, done, None)));
+                    person_step = done.map(|done| {
+                        (phase.id.clone(), summary(&phase.id, state.attempt, done, None))
+                    });
                 }
                 Trigger::AgentUnavailable
                 | Trigger::BudgetExhausted

@@ -225,7 +225,11 @@ fn the_switch_is_seen_between_two_calls() {
     // The first call waits; the switch is thrown before the try is done again.
     let run = engine.start(with_answers(plan, answers(&["world/ask", "world/post"]))).unwrap();
     approve(&engine, &run, "ann");
-    let request = windlass_engine::StopRequest { by: "bob".to_owned(), reason: "no".to_owned(), cancel: false };
+    let request = windlass_engine::StopRequest {
+        by: "bob".to_owned(),
+        reason: "no".to_owned(),
+        cancel: false,
+    };
     stop.request(None, &request).unwrap();
     assert_eq!(engine.resume(trace(&run)).unwrap_err().code(), Code::RunStopped);
     assert_eq!((executed(&world, "ask"), executed(&world, "post")), (0, 0));

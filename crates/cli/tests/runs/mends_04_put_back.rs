@@ -1,0 +1,64 @@
+//! The files of a run that did not pass: offered to be put back, or put back by a setting.
+
+use serde_json::json;
+
+use crate::world::{Repo, answers, build, built_once, id_of, passing, review, sh};
+
+fn rejected() -> serde_json::Value {
+    answers(&[built_once()], &[review("rejected")])
+}
+
+#[test]
+fn mend_04_a_run_that_did_not_pass_offers_to_put_its_files_back() {
+    let repo = Repo::new();
+    let id = id_of(&repo.run(&rejected()).exit(3));
+    let offer = format!("windlass close {id} --restore");
+    repo.windlass(&["status", &id]).exit(0).says(&offer);
+    assert_eq!(repo.run(&passing()).exit(3).error()["code"], "REPO_DIRTY");
+    repo.windlass(&["close", &id, "--restore", "--by", "ada"]).exit(0);
+    assert_eq!(repo.status(), "");
+    let run = repo.stands(&id);
+    assert_eq!((&run["outcome"], &run["reason"]), (&json!("BLOCKED"), &json!("review_rejected")));
+    // The work is not lost.
+    let list = repo.windlass(&["checkpoint", "list", &id, "--json"]).exit(0).json();
+    assert!(list.to_string().contains("POST_build_v1"), "{list}");
+    let diff = ["checkpoint", "diff"];
+    let (from, to) = (format!("{id}/PRE_hydrate_v1"), format!("{id}/POST_build_v1"));
+    repo.windlass(&[&diff[..], &[&from, &to]].concat()).exit(0).says("built.txt");
+    repo.is_whole();
+    repo.run(&passing()).exit(0);
+}
+
+#[test]
+fn mend_04_a_failed_phase_is_put_back_too() {
+    let repo = Repo::new();
+    repo.write("kept.txt", "as it was\n");
+    repo.commit("a file");
+    let fails = build(&[sh("echo new > kept.txt; echo more > more.txt"), sh("exit 7")]);
+    let id = id_of(&repo.run(&answers(&[fails], &[])).exit(3));
+    assert_ne!(repo.status(), "");
+    repo.windlass(&["close", &id, "--restore"]).exit(0);
+    assert_eq!((repo.status().as_str(), repo.read("kept.txt").as_str()), ("", "as it was\n"));
+}
+
+#[test]
+fn mend_04_by_a_setting_they_are_put_back_at_once() {
+    let repo = Repo::new();
+    repo.place.append(".windlass/config.toml", "\n[runs]\nput_back = true\n");
+    repo.commit("a setting");
+    let ended = repo.run(&rejected()).exit(3);
+    assert_eq!(ended.json()["reason"], "review_rejected");
+    assert_eq!(repo.status(), "");
+    repo.windlass(&["close", &id_of(&ended), "--restore"]).fails_with(1, "CHECKPOINT_UNAVAILABLE");
+    repo.run(&passing()).exit(0);
+    assert_eq!(repo.read("built.txt"), "built\n", "what has passed stays");
+}
+
+#[test]
+fn mend_04_files_that_people_changed_since_are_not_put_back() {
+    let repo = Repo::new();
+    let id = id_of(&repo.run(&rejected()).exit(3));
+    repo.write("built.txt", "mine\n");
+    repo.windlass(&["close", &id, "--restore"]).fails_with(3, "WORKSPACE_CHANGED");
+    assert_eq!(repo.read("built.txt"), "mine\n");
+}

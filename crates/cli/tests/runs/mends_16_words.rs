@@ -1,0 +1,114 @@
+//! What commands show: times, verdicts, folders; names where ids are taken; no mixture of logs and progress.
+
+use serde_json::{Value, json};
+
+use crate::world::{Repo, answers, build, built_once, escalating, id_of, passing, review, sh};
+
+#[test]
+fn mend_16_queue_show_tells_diff_evidence_reason_and_expiry() {
+    let repo = Repo::new();
+    let id = id_of(&repo.run(&escalating()).exit(4));
+    let shown = repo.windlass(&["queue", "show", &id]).exit(0);
+    for words in ["+built", "\"verdict\": \"escalate\"", "it is escalate", "until    20", "since"] {
+        assert!(shown.text().contains(words), "no {words}: {shown}");
+    }
+}
+
+#[test]
+fn mend_16_status_tells_times_and_verdicts() {
+    let repo = Repo::new();
+    let id = id_of(&repo.run(&passing()).exit(0));
+    let shown = repo.windlass(&["status", &id]).exit(0).says("review  approved: seen");
+    for name in ["started", "ended"] {
+        let line = shown.text().lines().find(|line| line.trim_start().starts_with(name)).unwrap();
+        assert!(line.ends_with('Z'), "{line}");
+    }
+    let run = repo.stands(&id);
+    assert_eq!(run["phases"][4]["verdict"], "approved");
+    assert!(run["ended_at"].is_string() && run["phases"][4]["started_at"].is_string(), "{run}");
+}
+
+#[test]
+fn mend_16_trace_takes_the_names_of_runs() {
+    let repo = Repo::new();
+    let done = repo.run(&passing()).exit(0).json();
+    let (id, trace) = (done["run_id"].as_str().unwrap(), done["trace_id"].as_str().unwrap());
+    for command in ["show", "log"] {
+        let by_name = repo.windlass(&["trace", command, id, "--json"]).exit(0);
+        let by_id = repo.windlass(&["trace", command, trace, "--json"]).exit(0);
+        assert_eq!(by_name.text(), by_id.text());
+    }
+    repo.windlass(&["trace", "show", "run_20260101_000000_00000000"])
+        .fails_with(2, "RUN_NOT_FOUND");
+}
+
+#[test]
+fn mend_16_log_lines_for_programs_are_not_mixed_with_progress() {
+    let repo = Repo::new();
+    let path = repo.answers(&passing());
+    let line = ["run", "one", "--answers", &path, "--log", "info"];
+    let ran = repo.windlass(&[&line[..], &["--log-format", "json"]].concat()).exit(0);
+    let lines: Vec<&str> = ran.stderr.lines().collect();
+    assert!(lines.len() > 10, "{ran}");
+    for line in lines {
+        assert!(serde_json::from_str::<Value>(line).is_ok(), "{line}");
+    }
+    let repo = Repo::new();
+    let path = repo.answers(&passing());
+    let line = ["run", "one", "--answers", &path, "--log", "info"];
+    assert!(repo.windlass(&line).exit(0).stderr.contains("✓ build"), "text goes with text");
+}
+
+/// Two phases side by side that change the same line.
+const BRANCHES: &str = "---
+id: branches
+title: Two branches
+type: loop
+category: test
+version: \"1\"
+on_restart: hold
+checkpoints: true
+concurrency: parallel
+phases:
+  - id: one
+    branch: true
+    doer: { agent: builder }
+  - id: two
+    branch: true
+    doer: { agent: builder }
+---
+";
+
+#[test]
+fn mend_16_a_merge_conflict_names_the_folder_to_mend() {
+    let repo = Repo::with_loop("branches", BRANCHES);
+    let writes = |text: &str| json!([build(&[sh(&format!("echo {text} > src/price.txt"))])]);
+    let answers = json!({ "phases": { "one": writes("1 of one"), "two": writes("2 of two") } });
+    let held = repo.run_with(&answers, &["--loop", "branches"]).exit(4);
+    assert_eq!(held.json()["hold"]["trigger"], "MERGE_CONFLICT", "{held}");
+    let id = id_of(&held);
+    let folder = repo.windlass(&["queue", "show", &id, "--json"]).exit(0).json();
+    let folder = folder["conflict_folder"].as_str().unwrap().to_owned();
+    let file = std::path::Path::new(&folder).join("src/price.txt");
+    assert!(std::fs::read_to_string(&file).unwrap().contains("<<<<<<<"), "{folder}");
+    repo.windlass(&["queue", "show", &id]).exit(0).says(&format!("mend in  {folder}"));
+}
+
+#[test]
+fn mend_16_the_text_of_tasks_and_names_is_escaped() {
+    let repo = Repo::new();
+    // A task with control characters is refused; agents can say what they like.
+    let task = "raise it \u{1b}[2J\u{7}now";
+    repo.windlass(&["run", task]).fails_with(2, "TASK_INVALID");
+    let mut seen = review("escalate");
+    seen["answer"]["reason"] = json!("look \u{1b}[2J\u{7}here");
+    seen["answer"]["summary"] = json!("seen \u{1b}]0;title\u{7}");
+    let id = id_of(&repo.run(&answers(&[built_once()], &[seen])).exit(4));
+    let looks: [&[&str]; 4] =
+        [&["status"], &["status", &id], &["queue", "list"], &["queue", "show", &id]];
+    for look in looks {
+        let shown = repo.windlass(look).exit(0);
+        assert!(!shown.text().contains(['\u{1b}', '\u{7}']), "{look:?}: {shown}");
+        assert!(!shown.stderr.contains(['\u{1b}', '\u{7}']), "{look:?}: {shown}");
+    }
+}
