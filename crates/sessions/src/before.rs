@@ -1,6 +1,6 @@
 //! Whether a client may use a tool.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use windlass_hooks::{Answer, HookEvent, MappedCall, ToolUse};
 use windlass_kernel::{Code, State};
 use windlass_runtime::{Asking, CallReport, CallRequest, ClientReport};
@@ -22,6 +22,11 @@ impl Guard<'_> {
     ) -> Result<Answer, SessionError> {
         let run = session.run;
         if let Some(reason) = self.stopped(session) {
+            self.note_in_core(
+                event,
+                session,
+                || json!({ "stopped": true, "tool": tool_use.name }),
+            )?;
             return Ok(Answer::Halt { reason });
         }
         if let (Some(core), Some(judge)) = (self.core, judge_of(tool_use)) {
@@ -33,6 +38,7 @@ impl Guard<'_> {
             Mapped::Calls(calls) => calls,
             Mapped::Nothing => {
                 self.note_policy(session)?;
+                self.note_in_core(event, session, || json!({ "tool": tool_use.name }))?;
                 return Ok(Answer::Proceed);
             }
             Mapped::Refused { code, reason } => {

@@ -136,6 +136,9 @@ impl Guard<'_> {
                     return self.judged(core, event, &session, tool_use, result, failure);
                 }
                 let answer = self.after(event, &session, tool_use, &report)?;
+                if !matches!(self.map(event, tool_use).calls, Mapped::Calls(_)) {
+                    self.note_in_core(event, &session, || json!({ "tool": tool_use.name }))?;
+                }
                 let is_judge = event.subagent.is_some();
                 match (answer, self.core) {
                     (Answer::Proceed, Some(core)) if !is_judge => {
@@ -199,7 +202,14 @@ impl Guard<'_> {
                 }
             }
             // The client's own prompt is about to appear; what it asks about was judged before.
-            EventKind::PermissionRequested(_) | EventKind::Other { .. } => Ok(Answer::Proceed),
+            EventKind::PermissionRequested(tool_use) => {
+                self.note_in_core(event, &session, || json!({ "tool": tool_use.name }))?;
+                Ok(Answer::Proceed)
+            }
+            EventKind::Other { .. } => {
+                self.note_in_core(event, &session, || json!({}))?;
+                Ok(Answer::Proceed)
+            }
         }
     }
 
@@ -215,6 +225,19 @@ impl Guard<'_> {
         from.map(|from| SessionNote::PolicyChanged { from, to }).into_iter().collect()
     }
 
+    /// Records an event that nothing else is recorded of. In the core loop none goes unrecorded.
+    pub(crate) fn note_in_core(
+        &self,
+        event: &HookEvent,
+        session: &Session<'_>,
+        details: impl FnOnce() -> Value,
+    ) -> Result<(), SessionError> {
+        match self.core {
+            Some(_) => note(event, session, details()),
+            None => Ok(()),
+        }
+    }
+
     fn prompted(
         &self,
         event: &HookEvent,
@@ -223,6 +246,7 @@ impl Guard<'_> {
         source: Option<&str>,
     ) -> Result<Answer, SessionError> {
         if let Some(reason) = self.stopped(session) {
+            self.note_in_core(event, session, || json!({ "stopped": true }))?;
             return Ok(Answer::Halt { reason });
         }
         let number = session.progress(|progress| {

@@ -5,6 +5,7 @@ mod details;
 mod flow;
 mod gates;
 mod recorded;
+mod records;
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -86,6 +86,7 @@ impl Guard<'_> {
         else {
             return Ok(None);
         };
+        let mut details = json!({ "blocked": true });
         match &event.kind {
             // The refusal of a call is on record like any other.
             EventKind::BeforeTool(tool_use) => {
@@ -94,7 +95,9 @@ impl Guard<'_> {
                 {
                     let request = self.request(event, session.run, tool_use, call, 0);
                     self.gateway.refuse(request, Code::PolicyDenied, reason.clone())?;
+                    return Ok(Some(Answer::Deny { reason }));
                 }
+                details = json!({ "blocked": true, "tool": tool_use.name });
             }
             // What was done is on record all the same.
             EventKind::AfterTool { tool_use, result, failure, duration_ms, .. } => {
@@ -105,6 +108,7 @@ impl Guard<'_> {
                     duration_ms: duration_ms.unwrap_or_default(),
                 };
                 self.after(event, session, tool_use, &report)?;
+                details = json!({ "blocked": true, "tool": tool_use.name });
             }
             EventKind::SessionStarted { .. }
             | EventKind::Prompted { .. }
@@ -114,14 +118,13 @@ impl Guard<'_> {
             | EventKind::Stopped { .. }
             | EventKind::SessionEnded { .. }
             | EventKind::SettingsChanged { .. }
-            | EventKind::Other { .. } => {
-                session.note(&SessionNote::Event {
-                    event: event.name.clone(),
-                    subagent: event.subagent.as_ref().map(|one| one.id.clone()),
-                    details: json!({ "blocked": true }),
-                })?;
-            }
+            | EventKind::Other { .. } => {}
         }
+        session.note(&SessionNote::Event {
+            event: event.name.clone(),
+            subagent: event.subagent.as_ref().map(|one| one.id.clone()),
+            details,
+        })?;
         Ok(Some(Answer::Deny { reason }))
     }
 

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use windlass_hooks::{Answer, HookEvent, ToolUse};
 use windlass_kernel::Digest;
 
-use super::answered::{answer_text, launched, told_of};
+use super::answered::{answer_text, judge_of, launched, told_of};
 use super::guard::Core;
 use super::judge::Judge;
 use super::note::CoreNote;
@@ -25,7 +25,11 @@ impl Guard<'_> {
         tool_use: &ToolUse,
         judge: Judge,
     ) -> Result<Answer, SessionError> {
-        let deny = |reason: String| Ok(Answer::Deny { reason });
+        let deny = |reason: String| {
+            let details = json!({ "judge": judge.as_str(), "refused": reason });
+            self.note_in_core(event, session, || details)?;
+            Ok(Answer::Deny { reason })
+        };
         if event.subagent.is_some() {
             return deny("a subagent cannot start a judge of the core loop".to_owned());
         }
@@ -82,6 +86,8 @@ impl Guard<'_> {
             Ok((Vec::new(), progress.state.running.get(&id).cloned()))
         })?;
         let Some(running) = running else {
+            let judge = judge_of(tool_use).map(Judge::as_str);
+            self.note_in_core(event, session, || json!({ "judge": judge, "not_started": true }))?;
             let text = "UNGUARDED: this judge was not started through Windlass, so its answer does not count";
             return Ok(Answer::Tell { text: text.to_owned() });
         };
