@@ -392,12 +392,10 @@ impl CoreRun {
                 "summary": "the work is committed and pushed", "verdict": "closed",
             })),
             // A person resolves it, and the phase is done again.
-            Some(step) if step.step == "pull" && step.detail.contains("conflict") => {
-                WorkResult::answer(json!({
-                    "findings": [step.detail], "reason": step.detail, "steps": steps,
-                    "summary": "others have changed the same", "verdict": "conflict",
-                }))
-            }
+            Some(step) if !report.conflict.is_empty() => WorkResult::answer(json!({
+                "findings": [step.detail], "reason": step.detail, "steps": steps,
+                "summary": "others have changed the same", "verdict": "conflict",
+            })),
             Some(step) => {
                 WorkResult::failed("critical_failure", format!("{}: {}", step.step, step.detail))
             }

@@ -6,11 +6,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use serde_json::json;
+use serde_json::{Value, json};
 use windlass_hooks::Client;
 use windlass_journal::{JournalError, Recorder};
 use windlass_kernel::run::plan::{Plan, RunOutcome};
-use windlass_kernel::run::{Event, NoteKind, PhaseResult, Run, RunEvent, RunName, Started};
+use windlass_kernel::run::{
+    Event, NoteKind, PhaseResult, Resolution, Run, RunEvent, RunName, Started,
+};
 use windlass_kernel::{ArtifactId, Digest, PlanId, State, Timestamp, TraceId};
 use windlass_runtime::Clock;
 use windlass_store::{After, KeyAction, Store, StoreError};
@@ -278,8 +280,7 @@ impl Session<'_> {
         if notes.is_empty() {
             return Ok(None);
         }
-        let mut recorder: Recorder<Run> =
-            Recorder::open(&self.sessions.store, self.run, Vec::new())?;
+        let mut recorder = self.recorder()?;
         let before = recorder.state().head.entry_digest;
         let mut times = Vec::new();
         for note in notes {
@@ -294,20 +295,78 @@ impl Session<'_> {
         Ok(Some(Appended { before, after: recorder.state().head.entry_digest, times }))
     }
 
+    fn recorder(&self) -> Result<Recorder<Run>, SessionError> {
+        Ok(Recorder::open(&self.sessions.store, self.run, Vec::new())?)
+    }
+
+    /// Records events of the run itself in one commit; the state of the core loop follows from them as before. The
+    /// session is locked.
+    fn append_to_run(
+        &self,
+        mut recorder: Recorder<Run>,
+        events: Vec<Event>,
+    ) -> Result<(), SessionError> {
+        let before = recorder.state().head.entry_digest;
+        for event in events {
+            self.sessions.add(&mut recorder, event)?;
+        }
+        recorder.commit(KeyAction::None, After::Release)?;
+        let mut progress = self.read_progress();
+        if let Some(core) = progress.core.as_mut().filter(|core| core.head == before) {
+            core.head = recorder.state().head.entry_digest;
+            self.sessions.write_progress(&self.stem, &progress)?;
+        }
+        Ok(())
+    }
+
+    /// Puts the session on hold for a conflict with what others have done. One that is on hold stays so.
+    ///
+    /// # Errors
+    /// [`SessionError`] if it cannot be recorded.
+    pub fn hold_for_conflict(&self, question: &str, evidence: Value) -> Result<(), SessionError> {
+        let _lock = self.sessions.lock(&self.stem)?;
+        let recorder = self.recorder()?;
+        match recorder.state().conflict_hold(question.to_owned(), evidence) {
+            Some(event) => self.append_to_run(recorder, vec![event]),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes the session off its hold if a person has approved that; says whether it still waits for one.
+    ///
+    /// # Errors
+    /// [`SessionError`] if it cannot be read or recorded.
+    pub fn leave_hold(&self, by: &str) -> Result<SessionHold, SessionError> {
+        let _lock = self.sessions.lock(&self.stem)?;
+        let recorder = self.recorder()?;
+        let Some(hold) = &recorder.state().hold else { return Ok(SessionHold::None) };
+        match hold.resolution() {
+            Resolution::Open => {
+                return Ok(SessionHold::Waits { question: hold.held.question.clone() });
+            }
+            Resolution::Approved | Resolution::Rejected => {}
+        }
+        let events = vec![Event::Resumed { by: by.to_owned() }, Event::Continued {}];
+        self.append_to_run(recorder, events)?;
+        Ok(SessionHold::None)
+    }
+
     /// Records the end of the session. One that has ended is left as it is.
     ///
     /// # Errors
     /// [`SessionError`] if it cannot be recorded.
     pub fn end(&self, outcome: RunOutcome, reason: &str) -> Result<(), SessionError> {
         let _lock = self.sessions.lock(&self.stem)?;
-        let mut recorder: Recorder<Run> =
-            Recorder::open(&self.sessions.store, self.run, Vec::new())?;
+        let mut recorder = self.recorder()?;
         if recorder.state().ended.is_some() {
             return Ok(());
         }
-        let done = PhaseResult { answer: json!({}), ..PhaseResult::default() };
-        let (phase, done) = (PHASE.to_owned(), Box::new(done));
-        self.sessions.add(&mut recorder, Event::PhaseDone { phase, attempt: 1, done })?;
+        // A session on hold ends as it is.
+        if recorder.state().hold.is_none() {
+            let done = PhaseResult { answer: json!({}), ..PhaseResult::default() };
+            let (phase, done) = (PHASE.to_owned(), Box::new(done));
+            self.sessions.add(&mut recorder, Event::PhaseDone { phase, attempt: 1, done })?;
+        }
         let ended =
             Event::Ended { outcome, reason: "session_ended".to_owned(), detail: reason.to_owned() };
         self.sessions.add(&mut recorder, ended)?;
@@ -321,6 +380,12 @@ impl Session<'_> {
     /// [`SessionError`] if the lock cannot be made.
     pub fn lock_deliveries(&self) -> Result<File, SessionError> {
         self.sessions.lock(&format!("{}-deliveries", self.stem))
+    }
+
+    fn read_progress(&self) -> Progress {
+        let path = self.sessions.file(&self.stem, PROGRESS);
+        let bytes = std::fs::read(&path).unwrap_or_default();
+        serde_json::from_slice(&bytes).unwrap_or_default()
     }
 
     /// Reads the progress of the session, changes it, and writes it if it is another one then.
@@ -342,9 +407,7 @@ impl Session<'_> {
         change: impl FnOnce(&mut Progress) -> (Vec<SessionNote>, T),
     ) -> Result<T, SessionError> {
         let _lock = self.sessions.lock(&self.stem)?;
-        let path = self.sessions.file(&self.stem, PROGRESS);
-        let bytes = std::fs::read(&path).unwrap_or_default();
-        let before: Progress = serde_json::from_slice(&bytes).unwrap_or_default();
+        let before = self.read_progress();
         let mut after = before.clone();
         let (notes, value) = change(&mut after);
         if let (Some(appended), Some(core)) = (self.append(&notes)?, &mut after.core)
@@ -369,14 +432,13 @@ impl Session<'_> {
         change: impl FnOnce(&mut CoreProgress) -> Result<(Vec<CoreNote>, T), SessionError>,
     ) -> Result<T, SessionError> {
         let _lock = self.sessions.lock(&self.stem)?;
-        let path = self.sessions.file(&self.stem, PROGRESS);
-        let bytes = std::fs::read(&path).unwrap_or_default();
-        let before: Progress = serde_json::from_slice(&bytes).unwrap_or_default();
+        let before = self.read_progress();
         let store = self.sessions.store.as_ref();
         let head = store.load_state(self.run).map_err(JournalError::from)?.head.entry_digest;
-        let mut now = match before.core.clone().filter(|core| core.head == head) {
-            Some(core) => core,
-            None => CoreProgress::fold(store, self.run, head, settings)?,
+        let mut now = match before.core.clone() {
+            Some(core) if core.head == head => core,
+            Some(core) if core.still_follows(store, self.run)? => CoreProgress { head, ..core },
+            Some(_) | None => CoreProgress::fold(store, self.run, head, settings)?,
         };
         let (notes, value) = change(&mut now)?;
         let recorded: Vec<SessionNote> = notes.iter().cloned().map(SessionNote::Core).collect();
@@ -392,6 +454,18 @@ impl Session<'_> {
         }
         Ok(value)
     }
+}
+
+/// Whether a session waits for a person's decision about the session itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SessionHold {
+    /// It does not.
+    None,
+    /// It does.
+    Waits {
+        /// What the person is asked.
+        question: String,
+    },
 }
 
 /// What appending notes has done.

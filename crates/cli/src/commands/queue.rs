@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use windlass_engine::{HoldAnswer, HoldDetails, HoldQueue as Holds, WaitingRun};
 use windlass_journal::Runs;
-use windlass_kernel::run::plan::Trigger;
+use windlass_kernel::run::plan::{Plan, Trigger};
 use windlass_kernel::run::{Hold, Resolution, Run, VoteDecision};
 use windlass_kernel::{Code, Digest, Timestamp, TraceId};
 use windlass_policy::{Connector, PolicySet};
@@ -14,7 +14,7 @@ use crate::args::{Answer, Decider, Queue};
 use crate::commands::call::print_view;
 use crate::commands::run::{open, open_to_read, report};
 use crate::commands::verify::count;
-use crate::commands::{expiry, read_args, status};
+use crate::commands::{expiry, read_args, session_core, status};
 use crate::failure::{CommandResult, Failure, exit_of};
 use crate::output::{Output, Style, sanitize};
 use crate::people::AccountPeople;
@@ -295,7 +295,12 @@ fn decide(
     }
     let given = HoldAnswer { decision, by: &by, reason, shown, conditions, edit };
     let answered = setup.engine.answer(trace_id, given)?;
+    // A session goes on in its client; its close is what waited.
+    let is_session = answered.run.plan().is_some_and(Plan::is_session);
     if answer.resume && answered.resolution != Resolution::Open && answered.run.ended.is_none() {
+        if is_session {
+            return session_core::close(project, Some(&answer.run), output);
+        }
         let run = setup.engine.resume(trace_id)?;
         return report(&run, output);
     }
@@ -309,6 +314,9 @@ fn decide(
             let told =
                 answered.run.hold.as_ref().map(|hold| votes_so_far(hold)).unwrap_or_default();
             output.line(&format!("recorded; {told}"));
+        }
+        Resolution::Approved if is_session => {
+            output.line(&format!("approved; continue with: windlass session close {id}"));
         }
         Resolution::Approved => {
             output.line(&format!("approved; continue with: windlass resume {id}"))

@@ -13,7 +13,7 @@ use windlass_kernel::run::plan::RunOutcome;
 use windlass_sessions::core::{
     CoreNote, CoreProgress, CoreSettings, CoreSurroundings as _, SessionFacts, StepStatus,
 };
-use windlass_sessions::{SessionError, SessionNote, notes};
+use windlass_sessions::{SessionError, SessionHold, SessionNote, notes};
 use windlass_store::Store;
 use windlass_views::RunSummary;
 
@@ -24,7 +24,7 @@ use crate::config::Config;
 use crate::core_session::ProjectCore;
 use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, sanitize};
-use crate::people::AccountPeople;
+use crate::people::{AccountPeople, user_name};
 use crate::project::Project;
 use crate::session_loop;
 use crate::session_surroundings::text_of as text_of_path;
@@ -298,16 +298,21 @@ pub fn close(project: &Project, named: Option<&str>, output: &Output) -> Command
         return Err(Failure::new(Code::RequestInvalid, message)
             .hint("`windlass session clear-block` clears it"));
     }
+    match session.leave_hold(&user_name()).map_err(|error| refused(&error))? {
+        SessionHold::None => {}
+        SessionHold::Waits { question } => {
+            let name = found.name();
+            let hint =
+                format!("when it is resolved: `windlass queue approve {name} --reason TEXT`");
+            return Err(Failure::new(Code::RunOnHold, question).hint(hint));
+        }
+    }
     let event = event_of(&found);
     let facts = SessionFacts { event: &event, run: found.trace_id() };
     let report = core.close(facts, &now.state);
-    let mut notes: Vec<CoreNote> = report.steps.iter().cloned().map(CoreNote::Closing).collect();
-    if report.succeeded() {
-        notes.push(CoreNote::Closed { commit: report.commit.clone() });
-    }
     // The client has ended it before; now it is complete.
     let is_left = unclosed(&runs, &config, None)?.iter().any(|(name, _)| *name == found.name());
-    session.core(&settings, |_| Ok((notes, ()))).map_err(|error| refused(&error))?;
+    session.record_close(&settings, &report).map_err(|error| refused(&error))?;
     if report.succeeded() && is_left {
         session.end(RunOutcome::Pass, "closed by hand").map_err(|error| refused(&error))?;
     }

@@ -35,12 +35,33 @@ pub struct Closing<'a> {
     pub tracker: Result<&'a dyn Tracker, String>,
 }
 
-/// A step that failed, and why.
-struct Failed(String);
+/// Why a step failed.
+enum Failed {
+    /// For a reason that is told.
+    Reason(String),
+    /// Others have pushed changes of the same lines in these files.
+    Conflict(Vec<String>),
+}
+
+impl Failed {
+    /// The reason, and the files with conflicts.
+    fn told(self) -> (String, Vec<String>) {
+        match self {
+            Self::Reason(reason) => (reason, Vec::new()),
+            Self::Conflict(paths) => {
+                let shown = paths.join(", ");
+                let reason = format!(
+                    "conflict with what others have pushed in {shown}; a person must resolve it"
+                );
+                (reason, paths)
+            }
+        }
+    }
+}
 
 impl From<GitError> for Failed {
     fn from(error: GitError) -> Self {
-        Self(error.to_string())
+        Self::Reason(error.to_string())
     }
 }
 
@@ -49,7 +70,7 @@ type Done = Result<String, Failed>;
 impl Closing<'_> {
     /// Closes the work, step by step, up to the first that fails.
     pub fn run(&self) -> CloseReport {
-        let mut report = CloseReport { steps: Vec::new(), commit: None };
+        let mut report = CloseReport::default();
         let git = Git::new(self.workspace);
         let steps: [(&str, &dyn Fn() -> Done); 8] = [
             ("check", &|| self.check(&git)),
@@ -66,7 +87,11 @@ impl Closing<'_> {
         for (name, step) in steps {
             let (ok, detail) = match step() {
                 Ok(detail) => (true, detail),
-                Err(Failed(reason)) => (false, reason),
+                Err(failed) => {
+                    let (reason, conflict) = failed.told();
+                    report.conflict = conflict;
+                    (false, reason)
+                }
             };
             report.steps.push(CloseStep { step: name.to_owned(), ok, detail: one_line(&detail) });
             if !ok {
@@ -81,19 +106,19 @@ impl Closing<'_> {
     fn check(&self, git: &Git) -> Done {
         if let Some(name) = &self.blocked {
             let reason = format!("session {name} is blocked, and its files may be among these");
-            return Err(Failed(reason));
+            return Err(Failed::Reason(reason));
         }
         if let Some(name) = git.unfinished()? {
-            return Err(Failed(format!(
+            return Err(Failed::Reason(format!(
                 "the repository is in the middle of a {name}: finish or abort it"
             )));
         }
         let Some(branch) = git.branch()? else {
-            return Err(Failed("no branch is checked out: check one out".to_owned()));
+            return Err(Failed::Reason("no branch is checked out: check one out".to_owned()));
         };
         let upstream = upstream(git)?;
         if upstream.branch != branch {
-            return Err(Failed(format!(
+            return Err(Failed::Reason(format!(
                 "the branch `{branch}` follows `{}/{}`: give it a branch of its own with `git push -u {} {branch}`",
                 upstream.remote, upstream.branch, upstream.remote
             )));
@@ -103,7 +128,7 @@ impl Closing<'_> {
             let own = |path: &&String| changed.iter().any(|(one, _)| one == *path);
             let before: Vec<&str> = dirty.iter().filter(own).map(String::as_str).take(5).collect();
             if !before.is_empty() {
-                return Err(Failed(format!(
+                return Err(Failed::Reason(format!(
                     "these were changed before the session and are not its work: {}; commit, stash or ignore them",
                     before.join(", ")
                 )));
@@ -113,7 +138,7 @@ impl Closing<'_> {
                 && git.has_commit(head)?
                 && !git.is_in(head, &tip)?
             {
-                return Err(Failed(
+                return Err(Failed::Reason(
                     "there are commits from before the session that are not pushed: push them first".to_owned(),
                 ));
             }
@@ -123,7 +148,7 @@ impl Closing<'_> {
         if let Some((outside, _)) =
             changed.iter().find(|(path, _)| !Path::new(path).starts_with(below))
         {
-            return Err(Failed(format!("`{outside}` is changed, but not in the project")));
+            return Err(Failed::Reason(format!("`{outside}` is changed, but not in the project")));
         }
         Ok("only the session's work".to_owned())
     }
@@ -162,7 +187,7 @@ impl Closing<'_> {
         match git.update_ref("HEAD", &commit, head.as_ref())? {
             RefUpdate::Updated | RefUpdate::AlreadyThere => {}
             RefUpdate::Moved { .. } => {
-                return Err(Failed("the branch has moved meanwhile".to_owned()));
+                return Err(Failed::Reason("the branch has moved meanwhile".to_owned()));
             }
         }
         git.reset_index(&commit)?;
@@ -177,8 +202,8 @@ impl Closing<'_> {
     }
 
     fn sync(&self) -> Done {
-        let tracker = self.tracker.as_ref().map_err(|reason| Failed(reason.clone()))?;
-        tracker.sync().map_err(|error| Failed(error.to_string()))
+        let tracker = self.tracker.as_ref().map_err(|reason| Failed::Reason(reason.clone()))?;
+        tracker.sync().map_err(|error| Failed::Reason(error.to_string()))
     }
 
     /// Runs a line in a cell; fails if it does.
@@ -187,7 +212,7 @@ impl Closing<'_> {
         argv.extend([PathBuf::from("--"), PathBuf::from(line)]);
         let limits = Limits { timeout: COMMAND_TIMEOUT, output_bytes_max: OUTPUT_BYTES_MAX };
         let finished = run_program(&argv, self.workspace, limits)
-            .map_err(|error| Failed(format!("`{line}` could not be run: {error}")))?;
+            .map_err(|error| Failed::Reason(format!("`{line}` could not be run: {error}")))?;
         match (&finished.ending, finished.status) {
             (Ending::Exited, Some(status)) if status.success() => Ok(()),
             (_, status) => {
@@ -196,7 +221,7 @@ impl Closing<'_> {
                 let last: Vec<&str> = text.trim().lines().rev().take(5).collect();
                 let last: Vec<&str> = last.into_iter().rev().collect();
                 let how = status.map_or_else(|| "did not end".to_owned(), describe_exit);
-                Err(Failed(format!("`{line}` {how}: {}", last.join(" | "))))
+                Err(Failed::Reason(format!("`{line}` {how}: {}", last.join(" | "))))
             }
         }
     }
@@ -222,7 +247,7 @@ fn run_program(
 
 fn upstream(git: &Git) -> Result<Upstream, Failed> {
     git.upstream()?.ok_or_else(|| {
-        Failed(
+        Failed::Reason(
             "the branch has no remote to push to; name one with `git push -u REMOTE BRANCH`"
                 .to_owned(),
         )
@@ -240,7 +265,7 @@ fn pull(git: &Git) -> Done {
     if let Some(known) = known
         && !git.is_ancestor(&known, &tip)?
     {
-        return Err(Failed(
+        return Err(Failed::Reason(
             "the remote's branch was rewritten: a person must look at it".to_owned(),
         ));
     }
@@ -248,21 +273,18 @@ fn pull(git: &Git) -> Done {
         Rebased::Already => Ok("nothing new".to_owned()),
         Rebased::Done(commit) => Ok(format!("on top of {}: {}", tip.as_str(), commit.as_str())),
         Rebased::Conflict(paths) => {
-            let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
-            Err(Failed(format!(
-                "conflict with what others have pushed in {}; a person must resolve it",
-                paths.join(", ")
-            )))
+            let paths = paths.iter().map(|path| path.display().to_string());
+            Err(Failed::Conflict(paths.collect()))
         }
     }
 }
 
 fn push(git: &Git) -> Done {
     let upstream = upstream(git)?;
-    let head = git.head()?.ok_or_else(|| Failed("there is no commit".to_owned()))?;
+    let head = git.head()?.ok_or_else(|| Failed::Reason("there is no commit".to_owned()))?;
     match git.push(&upstream, &head)? {
         Pushed::Done => Ok(format!("{} to {}/{}", head.as_str(), upstream.remote, upstream.branch)),
-        Pushed::Refused(reason) => Err(Failed(format!("the remote refuses: {reason}"))),
+        Pushed::Refused(reason) => Err(Failed::Reason(format!("the remote refuses: {reason}"))),
     }
 }
 
@@ -271,11 +293,11 @@ fn prove(git: &Git) -> Done {
     let upstream = upstream(git)?;
     let (head, tip) = (git.head()?, git.remote_tip(&upstream)?);
     if head.is_none() || head != tip {
-        return Err(Failed("the remote is not at our commit".to_owned()));
+        return Err(Failed::Reason("the remote is not at our commit".to_owned()));
     }
     let left = git.uncommitted()?;
     if let Some((path, _)) = left.first() {
-        return Err(Failed(format!("there are changes that are not committed: {path}")));
+        return Err(Failed::Reason(format!("there are changes that are not committed: {path}")));
     }
     Ok(format!("up to date with {}/{}", upstream.remote, upstream.branch))
 }

@@ -320,7 +320,7 @@ impl CoreSurroundings for ProjectCore<'_> {
                 "lines of shell have no cell here, and the repository's own hook needs one";
             let step =
                 CloseStep { step: "format".to_owned(), ok: false, detail: detail.to_owned() };
-            return CloseReport { steps: vec![step], commit: None };
+            return CloseReport { steps: vec![step], ..CloseReport::default() };
         };
         let run = RunName::of(facts.run).to_string();
         let project = self.project.root.display().to_string();

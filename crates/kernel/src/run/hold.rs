@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::consensus::{APPROVED, REJECTED};
 use super::index::needs_confirmation;
 use super::payload::{HoldRequest, PhaseResult, Revocation, Usage, VoteDecision, WaitsFor};
-use super::plan::{BudgetedResource, Doer, Effect, Trigger};
+use super::plan::{BudgetedResource, Doer, Effect, Plan, Trigger};
 use super::state::{AttemptStage, Hold, JudgedBy, PhaseStatus, Resolution, Run};
 use crate::{Digest, Timestamp};
 
@@ -38,7 +38,10 @@ impl Run {
         }
         let position = self.phase_index(&held.phase)?;
         // In a run that was just rolled back, the phases to be judged again have no work in progress.
-        let idle = self.index.at_work.is_empty() || held.trigger == Trigger::RolledBack;
+        let idle = self.index.at_work.is_empty()
+            || held.trigger == Trigger::RolledBack
+            // Nothing drives a session: its client goes on.
+            || self.plan().is_some_and(Plan::is_session);
         if held.trigger == Trigger::RestartRequested {
             self.interrupted();
         } else if !idle {
@@ -94,7 +97,11 @@ impl Run {
             Trigger::RestartRequested => true,
             Trigger::RolledBack => self.paused,
             Trigger::SetupFailed => self.setup.failure.is_some(),
-            Trigger::MergeConflict => running && state.branch.conflict.is_some(),
+            // The branch of a session is the person's own; only its close knows of a conflict.
+            Trigger::MergeConflict => {
+                let is_session = self.plan().is_some_and(Plan::is_session);
+                running && (state.branch.conflict.is_some() || is_session)
+            }
             Trigger::ConsensusRequested => {
                 let asked = self.ask_reviewers(position, phase, state);
                 (approvals, rejections) = (asked.approvals, asked.rejections);

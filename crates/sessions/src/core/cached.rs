@@ -3,8 +3,11 @@
 //! It names the entry that it follows from. If that is not the last one, everything is folded again: nothing depends on
 //! this file that the journal does not have.
 
+use std::ops::ControlFlow;
+
 use serde::{Deserialize, Serialize};
-use windlass_journal::JournalError;
+use windlass_journal::{Check, JournalError, Reader};
+use windlass_kernel::run::{Event, NoteKind, Run};
 use windlass_kernel::{Digest, RiskLevel, Timestamp, TraceId};
 use windlass_store::Store;
 
@@ -97,6 +100,23 @@ impl CoreProgress {
         Ok(folded)
     }
 
+    /// Whether nothing but decisions of people was recorded since this state: it follows from the last entry, too.
+    ///
+    /// # Errors
+    /// [`JournalError`] if the run cannot be read.
+    pub fn still_follows(&self, store: &dyn Store, run: TraceId) -> Result<bool, JournalError> {
+        let (mut is_seen, mut is_same) = (false, true);
+        let mut reader = Reader::<Run>::new(run, Check::Prefix);
+        reader.for_each(store, &mut |step| {
+            if is_seen {
+                is_same &= is_decision(&step.artifact.event);
+            }
+            is_seen |= step.state.head.entry_digest == self.head;
+            if is_same { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+        })?;
+        Ok(is_seen && is_same)
+    }
+
     /// Changes the state by a note that was recorded.
     pub fn apply(&mut self, at: Timestamp, note: &CoreNote, settings: &CoreSettings) {
         self.state.apply(at, note, settings.revisions_max);
@@ -163,6 +183,42 @@ impl CoreProgress {
             *times = 1;
         }
         *times
+    }
+}
+
+/// Whether an event is about the hold of a session, and says nothing of its loop.
+const fn is_decision(event: &Event) -> bool {
+    match event {
+        Event::Held(_)
+        | Event::Voted(_)
+        | Event::Revoked(_)
+        | Event::Resumed { .. }
+        | Event::Continued {}
+        | Event::Noted { what: NoteKind::Refusal, .. } => true,
+        Event::Noted { .. }
+        | Event::Started(_)
+        | Event::Begun {}
+        | Event::Setup(_)
+        | Event::Integration(_)
+        | Event::PhaseStarted { .. }
+        | Event::PhaseSkipped { .. }
+        | Event::Checked { .. }
+        | Event::InvocationStarted { .. }
+        | Event::InvocationEnded { .. }
+        | Event::PhaseDone { .. }
+        | Event::Reviewed { .. }
+        | Event::Checkpointed(_)
+        | Event::MergePrepared { .. }
+        | Event::Merged { .. }
+        | Event::Conflicted { .. }
+        | Event::RollbackBegun(_)
+        | Event::RolledBack { .. }
+        | Event::Waiting { .. }
+        | Event::SentBack { .. }
+        | Event::Warned { .. }
+        | Event::Restarted { .. }
+        | Event::CommitPrepared { .. }
+        | Event::Ended { .. } => false,
     }
 }
 

@@ -2,6 +2,7 @@
 
 use serde_json::json;
 use windlass_hooks::{Answer, EventKind, HookEvent};
+use windlass_kernel::run::RunName;
 use windlass_kernel::{Code, RiskLevel};
 use windlass_runtime::{CallReport, CallRequest, ClientReport};
 
@@ -16,7 +17,7 @@ use super::surroundings::{CoreSurroundings, SessionFacts};
 use crate::error::SessionError;
 use crate::guard::Guard;
 use crate::note::SessionNote;
-use crate::sessions::Session;
+use crate::sessions::{Session, SessionHold};
 use crate::tool_use::{Mapped, MappedUse};
 
 /// The most characters of a prompt that are recorded.
@@ -343,18 +344,7 @@ impl Guard<'_> {
             && now.refuses_stopping().is_none();
         let mut told = Vec::new();
         if may_close {
-            let report = core.surroundings.close(facts, &now.state);
-            let mut notes: Vec<CoreNote> =
-                report.steps.iter().cloned().map(CoreNote::Closing).collect();
-            if report.succeeded() {
-                notes.push(CoreNote::Closed { commit: report.commit.clone() });
-            } else if let Some(failed) = report.steps.iter().find(|step| !step.ok) {
-                told.push(format!(
-                    "The session is not closed: {} failed: {}. `windlass session close` tries again.",
-                    failed.step, failed.detail
-                ));
-            }
-            session.core(core.settings, |_| Ok((notes, ())))?;
+            told.extend(self.close(core, facts, session, &now)?);
         }
         let now = self.now(core, session)?;
         match core.surroundings.write_insights(facts, &now, "end_turn") {
@@ -368,6 +358,36 @@ impl Guard<'_> {
         core.surroundings.project(facts, &self.now(core, session)?, false);
         let text = told.join("\n");
         Ok(if text.is_empty() { Answer::Proceed } else { Answer::Tell { text } })
+    }
+
+    /// Closes the work; returns what the agent is told if it is not closed.
+    fn close(
+        &self,
+        core: Core<'_>,
+        facts: SessionFacts<'_>,
+        session: &Session<'_>,
+        now: &CoreProgress,
+    ) -> Result<Option<String>, SessionError> {
+        let waits = |question: &str| {
+            let run = RunName::of(session.run);
+            format!("The session is not closed: {question}. `windlass queue show {run}` shows it.")
+        };
+        if now.state.close_failure.is_some()
+            && let SessionHold::Waits { question } =
+                session.leave_hold(facts.event.client.as_str())?
+        {
+            return Ok(Some(waits(&question)));
+        }
+        let report = core.surroundings.close(facts, &now.state);
+        session.record_close(core.settings, &report)?;
+        let failed = report.steps.iter().find(|step| !step.ok);
+        Ok(failed.map(|failed| match report.conflict.is_empty() {
+            true => format!(
+                "The session is not closed: {} failed: {}. `windlass session close` tries again.",
+                failed.step, failed.detail
+            ),
+            false => waits(&failed.detail),
+        }))
     }
 
     /// What is missing when the client ends the session; recorded if anything is.

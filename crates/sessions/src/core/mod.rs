@@ -5,6 +5,7 @@
 
 mod answered;
 mod cached;
+mod closing;
 mod delivery;
 mod gate;
 mod guard;

@@ -60,12 +60,14 @@ pub struct JudgeMaterial {
 }
 
 /// How a close went.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CloseReport {
     /// The steps, up to the one that failed.
     pub steps: Vec<CloseStep>,
     /// The commit, if all succeeded.
     pub commit: Option<String>,
+    /// The files in which others have pushed changes of the same lines, if that is why it failed.
+    pub conflict: Vec<String>,
 }
 
 impl CloseReport {

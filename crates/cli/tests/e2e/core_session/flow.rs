@@ -158,6 +158,8 @@ fn a_close_that_fails_is_told_and_tried_again() {
     assert!(core.place.run(&["status"]).exit(0).stderr.contains("close failed at pull"));
     // A person resolves it.
     git(&core.place, &["pull", "-q", "--rebase", "-X", "theirs"]);
+    let held = core.place.run(&["queue", "list", "--ids"]).exit(0).text().trim().to_owned();
+    core.place.run(&["queue", "approve", &held, "--reason", "resolved"]).exit(0);
     let closed = core.place.run(&["session", "close", core.id, "--json"]).exit(0).json();
     assert_eq!(closed["closed"], true, "{closed}");
     assert!(!core.place.run(&["status"]).exit(0).stderr.contains("not closed"));
