@@ -136,9 +136,9 @@ impl Worktree {
 #[serde(deny_unknown_fields, default)]
 pub struct Core {
     /// After so many uses of tools an audit is due; 0 is never.
-    audit_every: u32,
+    pub audit_every: Option<u32>,
     /// The chance of each use of a tool to make an audit due, in percent.
-    audit_chance_percent: u32,
+    pub audit_chance_percent: Option<u32>,
     /// What the chance is drawn from, together with the session.
     audit_seed: String,
     /// After so many equal refusals in a row a person is asked.
@@ -159,8 +159,8 @@ impl Default for Core {
     fn default() -> Self {
         let own = CoreSettings::default();
         Self {
-            audit_every: own.audit_every,
-            audit_chance_percent: own.audit_chance_percent,
+            audit_every: None,
+            audit_chance_percent: None,
             audit_seed: own.audit_seed,
             refusals_max: own.refusals_max,
             stops_max: own.stops_max,
@@ -175,19 +175,20 @@ impl Default for Core {
 impl Core {
     /// How strict the loop is in sessions.
     pub fn settings(&self) -> CoreSettings {
+        let own = CoreSettings::default();
         CoreSettings {
-            audit_every: self.audit_every,
-            audit_chance_percent: self.audit_chance_percent,
+            audit_every: self.audit_every.unwrap_or(own.audit_every),
+            audit_chance_percent: self.audit_chance_percent.unwrap_or(own.audit_chance_percent),
             audit_seed: self.audit_seed.clone(),
             refusals_max: self.refusals_max,
             stops_max: self.stops_max,
             close: self.close,
-            ..CoreSettings::default()
+            ..own
         }
     }
 
     fn check(&self) -> Result<(), String> {
-        if self.audit_chance_percent > 100 {
+        if self.audit_chance_percent.is_some_and(|chance| chance > 100) {
             return Err("`core.audit_chance_percent` must be 0 to 100".to_owned());
         }
         // Claude Code goes on after eight refusals whatever a hook says.

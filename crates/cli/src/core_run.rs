@@ -1,4 +1,7 @@
-//! The builtins of the core loop in driven runs.
+//! The core loop in driven runs: its builtins, and what the tracker is told.
+
+pub mod audits;
+mod blocks;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -6,18 +9,21 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use windlass_engine::executors::{Builtin, BuiltinJob};
-use windlass_engine::{EngineError, WorkResult};
+use windlass_engine::{EngineError, RunObservers, WorkResult};
 use windlass_formats::core::Insights;
 use windlass_journal::Runs;
 use windlass_kernel::run::Run;
 use windlass_redact::Redactor;
-use windlass_sessions::core::{CoreNote, CoreProgress, CoreSettings, CoreState, Counters, Judge};
-
+use windlass_runtime::{Clock as _, SystemClock};
+use windlass_sessions::core::{
+    CoreNote, CoreProgress, CoreSettings, CoreState, Counters, Judge, StepStatus,
+};
 use windlass_store::Store;
 
 use crate::commands::session::{self, Found};
 use crate::config::Config;
 use crate::core_session::closing::Closing;
+use crate::core_session::deliveries::DeliveryQueue;
 use crate::core_session::documents::{self, SessionFiles, begun};
 use crate::core_session::{answers, context, places, tracking, workflows};
 use crate::people::user_name;
@@ -49,14 +55,14 @@ struct CoreRun {
     store: Arc<dyn Store>,
 }
 
-/// The builtins of the core loop.
-pub fn builtins(
+/// The builtins of the core loop, and the observers that tell the tracker of blocks.
+pub fn parts(
     project: &Project,
     files: &BTreeMap<String, Vec<u8>>,
     config: &Config,
     redactor: &Arc<Redactor>,
     store: &Arc<dyn Store>,
-) -> Result<Vec<NamedBuiltin>, crate::failure::Failure> {
+) -> Result<(Vec<NamedBuiltin>, Arc<dyn RunObservers>), crate::failure::Failure> {
     let run = Arc::new(CoreRun {
         project: Project::find(Some(&project.root))?,
         files: files.clone(),
@@ -76,7 +82,8 @@ pub fn builtins(
         let step: Box<dyn Builtin> = Box::new(Step { run: Arc::clone(&run), kind });
         ((*name).to_owned(), step)
     };
-    Ok(BUILTINS.iter().zip(kinds).map(step).collect())
+    let builtins = BUILTINS.iter().zip(kinds).map(step).collect();
+    Ok((builtins, Arc::new(blocks::Blocks { run })))
 }
 
 #[derive(Clone, Copy)]
@@ -121,6 +128,16 @@ fn answer_of(run: &Run, phase: &str) -> Option<Value> {
         .and_then(|(_, state)| Some(state.done.as_ref()?.answer.clone()))
 }
 
+/// The steps that a worker says it has done.
+fn steps_done(answer: Option<&Value>) -> Vec<String> {
+    let steps = answer.and_then(|answer| answer.get("steps")?.as_array());
+    let done = steps.into_iter().flatten().filter_map(|step| {
+        let is_done = step.get("status").and_then(Value::as_str) == Some("completed");
+        step.get("step").and_then(Value::as_str).filter(|_| is_done)
+    });
+    done.map(str::to_owned).collect()
+}
+
 /// The agent whose answer a phase has.
 fn judge_of(phase: &str) -> Option<Judge> {
     match phase {
@@ -156,8 +173,30 @@ impl CoreRun {
             if let Ok(note) = self.read(judge, phase, &answer, &gates) {
                 state.apply(at, &note, 0);
             }
+            // The plan is approved by now: these are its steps.
+            if judge == Judge::Critic {
+                for step in steps_done(answer_of(run, "execute").as_ref()) {
+                    let status = StepStatus::Completed;
+                    state.apply(at, &CoreNote::Step { step, status }, 0);
+                }
+            }
         }
         state
+    }
+
+    /// Writes to the tracker what a run has to tell it so far; what cannot be written now is kept for later.
+    fn deliver(&self, run: &Run, mut state: CoreState) -> Result<Vec<CoreNote>, String> {
+        let run_id = run_id(run);
+        let queue = DeliveryQueue::of(&self.project).map_err(|failure| failure.summary())?;
+        let delivered = work::tracker(&self.project, &self.config)
+            .map_err(|failure| failure.summary())
+            .map(|tracker| tracking::deliver(tracker.as_ref(), &run_id, &user_name(), &state));
+        let at = begun(run.head.trace_id);
+        for note in delivered.iter().flatten() {
+            state.apply(at, note, 0);
+        }
+        queue.keep(&run_id, &state)?;
+        delivered
     }
 
     fn read(
@@ -187,7 +226,12 @@ impl CoreRun {
             (Some(judge), Some(answer)) => {
                 let state = self.state(&run);
                 let gates = state.plan().map(|plan| plan.gates.clone()).unwrap_or_default();
-                self.read(judge, phase, &answer, &gates).map(|_| ())
+                let read = self.read(judge, phase, &answer, &gates).map(|_| ());
+                // The work is approved, or done as far as its steps say. That is told again at the end.
+                if read.is_ok() && matches!(judge, Judge::Critic | Judge::QaVerifier) {
+                    drop(self.deliver(&run, state));
+                }
+                read
             }
             (None, _) => Err(format!("no agent of the core loop does the phase `{phase}`")),
             (_, None) => Err("there is no answer".to_owned()),
@@ -206,7 +250,10 @@ impl CoreRun {
         let task = task_of(&job.assignment.run);
         let mut missing = Vec::new();
         let (items, problem) = match work::tracker(&self.project, &self.config) {
-            Ok(tracker) => context::work(tracker.as_ref(), &user_name()),
+            Ok(tracker) => {
+                let asked = context::work(tracker.as_ref(), &user_name());
+                (asked.text, asked.problem)
+            }
             Err(failure) => (String::new(), Some(failure.summary())),
         };
         missing.extend(problem);
@@ -222,14 +269,29 @@ impl CoreRun {
         let home = places::home(&self.project.folder, self.config.core.home.as_deref());
         let axioms =
             context::file_in(&home, "AXIOMS.md").unwrap_or_else(|| context::AXIOMS.to_owned());
-        let redacted = |text: &str| self.redactor.redacted(text);
+        let run = &job.assignment.run;
+        let session = format!(
+            "run: {}\nfolder: {}\ntime: {}",
+            run_id(run),
+            job.assignment.workspace.display(),
+            SystemClock.now()
+        );
+        let values = BTreeMap::from([
+            ("prompt", task),
+            ("session", session),
+            ("state", "a run that has just begun; no plan yet".to_owned()),
+            ("work", items),
+            ("memory", memories),
+            ("transcript", "none: a run has no conversation before it".to_owned()),
+            ("workflows", described),
+        ]);
+        let template = context::file_in(&home, "hydration-context.md")
+            .unwrap_or_else(|| context::TEMPLATE.to_owned());
         WorkResult::answer(json!({
             "axioms": axioms,
-            "memory": redacted(&memories),
+            "context": self.redactor.redacted(&context::filled(&template, &values)),
             "missing": missing,
             "summary": "work items, memories and workflows are gathered",
-            "work": redacted(&items),
-            "workflows": described,
         }))
     }
 
@@ -237,11 +299,9 @@ impl CoreRun {
         let run = job.recorder.run();
         let state = self.state(&run);
         let run_id = run_id(&run);
-        let delivered = work::tracker(&self.project, &self.config)
-            .map(|tracker| tracking::deliver(tracker.as_ref(), &run_id, &user_name(), &state));
-        let (items, problem) = match delivered {
+        let (items, problem) = match self.deliver(&run, state.clone()) {
             Ok(notes) => (notes, None),
-            Err(failure) => (Vec::new(), Some(failure.summary())),
+            Err(reason) => (Vec::new(), Some(reason)),
         };
         let Some(data) = places::data() else {
             return WorkResult::failed(
@@ -377,14 +437,12 @@ impl CoreRun {
         .run();
         let failed = report.steps.iter().find(|step| !step.ok);
         let steps = json!(report.steps);
-        if failed.is_none()
-            && let Ok(tracker) = &tracker
-        {
+        if failed.is_none() {
             let mut state = self.state(&run);
             let closed = CoreNote::Closed { commit: report.commit.clone() };
             state.apply(begun(run.head.trace_id), &closed, 0);
             // The work is pushed; that an item stays open is no failure of it.
-            drop(tracking::deliver(tracker.as_ref(), &run_id(&run), &user_name(), &state));
+            drop(self.deliver(&run, state));
         }
         match failed {
             None => WorkResult::answer(json!({

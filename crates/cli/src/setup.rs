@@ -398,8 +398,8 @@ impl RunSetup {
             let guard = Arc::clone(driver) as Arc<dyn AgentGuard>;
             executor = executor.with(Driver::builtins(driver)).with_guard(guard);
         }
-        let executor =
-            executor.with(core_run::builtins(project, &files, &config, &redactor, &store)?);
+        let (builtins, blocks) = core_run::parts(project, &files, &config, &redactor, &store)?;
+        let executor = executor.with(builtins);
         let executor = Arc::new(executor);
         let files = Arc::new(project.run_files(&store, &config));
         let queue = ExportQueue::default();
@@ -414,6 +414,7 @@ impl RunSetup {
                     Arc::new(EventLog),
                     Arc::new(ProgressPrinter { output }),
                     Arc::new(queue.clone()),
+                    blocks,
                 ],
                 packets: files,
                 repository,

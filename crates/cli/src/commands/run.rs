@@ -16,6 +16,7 @@ use windlass_runtime::{Clock as _, SystemClock};
 use crate::agents;
 use crate::args::{Resume, RunTask};
 use crate::commands::{backlog, status};
+use crate::core_run::audits;
 use crate::failure::{CommandResult, Failure, exit_of};
 use crate::input::{self, unreadable};
 use crate::output::{Output, sanitize};
@@ -86,6 +87,7 @@ pub fn build_plan(
     };
     let mut plan = file.plan_with(selection.variant, selection.with)?;
     plan.governance = compose_rules(&setup.rules, Some(file))?.governance;
+    audits::set(&setup.config.core, name, &mut plan);
     Ok((plan, file.digest))
 }
 

@@ -11,7 +11,7 @@ use windlass_kernel::TraceId;
 use windlass_kernel::run::RunName;
 use windlass_kernel::run::plan::RunOutcome;
 use windlass_sessions::core::{
-    CoreNote, CoreProgress, CoreSettings, CoreSurroundings as _, SessionFacts, StepStatus,
+    Core, CoreNote, CoreProgress, CoreSettings, CoreSurroundings as _, SessionFacts, StepStatus,
 };
 use windlass_sessions::{SessionError, SessionHold, SessionNote, notes};
 use windlass_store::Store;
@@ -309,11 +309,23 @@ pub fn close(project: &Project, named: Option<&str>, output: &Output) -> Command
     }
     let event = event_of(&found);
     let facts = SessionFacts { event: &event, run: found.trace_id() };
+    let in_loop = Core { settings: &settings, surroundings: &core };
+    let deliver = || session.deliver(in_loop, facts).map_err(|error| refused(&error));
+    // The close synchronises the tracker, so that what is known by now must be in it.
+    deliver()?;
     let report = core.close(facts, &now.state);
     // The client has ended it before; now it is complete.
     let is_left = unclosed(&runs, &config, None)?.iter().any(|(name, _)| *name == found.name());
     session.record_close(&settings, &report).map_err(|error| refused(&error))?;
-    if report.succeeded() && is_left {
+    if report.succeeded() {
+        deliver()?;
+    }
+    let ends = report.succeeded() && is_left;
+    let now = session
+        .core(&settings, |progress| Ok((Vec::new(), progress.clone())))
+        .map_err(|error| refused(&error))?;
+    core.project(facts, &now, ends);
+    if ends {
         session.end(RunOutcome::Pass, "closed by hand").map_err(|error| refused(&error))?;
     }
     if output.json {

@@ -29,6 +29,9 @@ const USES: usize = 10;
 const TURN_CHARS_MAX: usize = 400;
 /// How many items of each list of the tracker are shown.
 const ITEMS: usize = 10;
+/// How many of the recent ones are looked through for reflections, and how many of those are shown.
+const RECENT: usize = 200;
+const REFLECTIONS: usize = 10;
 /// How many memories are asked for.
 pub const MEMORIES: usize = 8;
 
@@ -92,21 +95,33 @@ pub fn file_in(folder: &Path, name: &str) -> Option<String> {
 /// A list of the tracker.
 type List<'a> = &'a dyn Fn() -> Result<Vec<Item>, WorkError>;
 
+/// What the tracker says.
+pub struct WorkContext {
+    /// The items of work.
+    pub text: String,
+    /// The last reflections and learnings among them, if all were listed.
+    pub reflections: Option<String>,
+    /// Why it says less than it should.
+    pub problem: Option<String>,
+}
+
 /// What the tracker says, and why it says less than it should.
-pub fn work(tracker: &dyn Tracker, user: &str) -> (String, Option<String>) {
+pub fn work(tracker: &dyn Tracker, user: &str) -> WorkContext {
     let lists: [(&str, List<'_>); 4] = [
         ("Assigned to the user", &|| tracker.assigned(user, ITEMS)),
         ("Blocked", &|| tracker.blocked(ITEMS)),
         ("Open", &|| tracker.open(ITEMS)),
-        ("Recent", &|| tracker.recent(ITEMS)),
+        ("Recent", &|| tracker.recent(RECENT)),
     ];
     let mut text = String::new();
+    let mut last = Vec::new();
     for (title, list) in lists {
         match list() {
-            Ok(items) if items.is_empty() => {}
             Ok(items) => {
-                let _ = writeln!(text, "{title}:");
-                for item in items {
+                if !items.is_empty() {
+                    let _ = writeln!(text, "{title}:");
+                }
+                for item in items.iter().take(ITEMS) {
                     let blockers = if item.blockers.is_empty() {
                         String::new()
                     } else {
@@ -115,17 +130,30 @@ pub fn work(tracker: &dyn Tracker, user: &str) -> (String, Option<String>) {
                     let status = item.status.name();
                     let _ = writeln!(text, "- {} [{status}] {}{blockers}", item.id, item.title);
                 }
+                last = items;
             }
             // What one list did not get in time, the others will not either.
             Err(error) => {
-                return (text, Some(format!("The tracker was not asked further: {error}")));
+                let problem = Some(format!("The tracker was not asked further: {error}"));
+                return WorkContext { text, reflections: None, problem };
             }
         }
     }
     if text.is_empty() {
         text.push_str("nothing");
     }
-    (text, None)
+    WorkContext { text, reflections: Some(reflections(&last)), problem: None }
+}
+
+/// The reflections and learnings among items.
+fn reflections(items: &[Item]) -> String {
+    let is_one = |title: &str| title.starts_with("Reflection:") || title.starts_with("Learning:");
+    let found = items.iter().filter(|item| is_one(&item.title)).take(REFLECTIONS);
+    let lines = found.map(|item| {
+        let text: String = item.description.chars().take(600).collect();
+        format!("- {} {}\n{text}", item.id, item.title)
+    });
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// What memory says about a text, and why it says less than it should.

@@ -4,6 +4,7 @@ pub mod agents;
 pub mod answers;
 pub mod closing;
 pub mod context;
+pub mod deliveries;
 pub mod documents;
 pub mod places;
 mod start;
@@ -27,6 +28,7 @@ use windlass_workspace::Git;
 
 use self::closing::Closing;
 use self::context::Parts;
+use self::deliveries::DeliveryQueue;
 use self::documents::SessionFiles;
 use crate::config::Config;
 use crate::people::user_name;
@@ -37,6 +39,9 @@ use crate::{memory, work};
 const DIFF_BYTES_MAX: usize = 60_000;
 /// The most of a transcript that a judge is given.
 const TRANSCRIPT_BYTES_MAX: usize = 60_000;
+
+/// The file in the state folder with the earlier reflections.
+const REFLECTIONS: &str = "core-reflections.md";
 
 /// A project as the core loop of a session sees it.
 pub struct ProjectCore<'a> {
@@ -102,6 +107,28 @@ impl ProjectCore<'_> {
             Ok(patch) => cut(&patch, DIFF_BYTES_MAX),
             Err(error) => format!("the differences could not be read: {error}"),
         }
+    }
+
+    /// What the tracker says of the work. Its reflections are kept: it is asked at starts and prompts only, and the
+    /// framework agent is started later.
+    fn asked(&self, tracker: &dyn windlass_work::Tracker) -> (String, Option<String>) {
+        let context::WorkContext { text, reflections, problem } =
+            context::work(tracker, &user_name());
+        if let (Some(reflections), Some(path)) = (reflections, self.reflections_path()) {
+            // Without them the framework agent is told that there are none, and reflects all the same.
+            drop(documents::write(&path, reflections.as_bytes()));
+        }
+        (text, problem)
+    }
+
+    fn reflections_path(&self) -> Option<PathBuf> {
+        Some(self.project.state().ok()?.join(REFLECTIONS))
+    }
+
+    /// The earlier reflections, as the tracker had them at the last start or prompt.
+    fn known_reflections(&self) -> String {
+        let bytes = self.reflections_path().and_then(|path| std::fs::read(path).ok());
+        String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()
     }
 
     fn tracker(&self) -> Result<Box<dyn windlass_work::Tracker>, String> {
@@ -171,7 +198,7 @@ impl CoreSurroundings for ProjectCore<'_> {
     ) -> Result<HydrationContext, String> {
         let mut told = Vec::new();
         let (work, problem) = match self.tracker() {
-            Ok(tracker) => context::work(tracker.as_ref(), &user_name()),
+            Ok(tracker) => self.asked(tracker.as_ref()),
             Err(reason) => (String::new(), Some(format!("The tracker was not asked: {reason}"))),
         };
         told.extend(problem);
@@ -237,10 +264,7 @@ impl CoreSurroundings for ProjectCore<'_> {
                 let page = windlass_hooks::conversation_markdown("The session", &turns, 400);
                 material.transcript = cut(&page, TRANSCRIPT_BYTES_MAX);
                 material.work = cut(&self.work_state(), DIFF_BYTES_MAX / 3);
-                material.reflections = self.tracker().map_or_else(
-                    |reason| format!("the tracker could not be asked: {reason}"),
-                    |tracker| start::reflections(tracker.as_ref()),
-                );
+                material.reflections = self.known_reflections();
             }
         }
         for text in [
@@ -283,6 +307,10 @@ impl CoreSurroundings for ProjectCore<'_> {
     }
 
     fn project(&self, facts: SessionFacts<'_>, progress: &CoreProgress, ended: bool) {
+        if let Ok(queue) = DeliveryQueue::of(self.project) {
+            // The session itself has it in its journal and tries again.
+            drop(queue.keep(&RunName::of(facts.run).to_string(), &progress.state));
+        }
         let data = places::data();
         let files = self.session_files(&facts, data.as_deref());
         let Some(path) = files.state_path() else { return };
@@ -295,9 +323,19 @@ impl CoreSurroundings for ProjectCore<'_> {
     }
 
     fn deliver(&self, facts: SessionFacts<'_>, state: &CoreState) -> Vec<CoreNote> {
+        let Some(_lock) = DeliveryQueue::of(self.project).ok().and_then(|queue| queue.lock())
+        else {
+            return Vec::new();
+        };
         let Ok(tracker) = self.tracker() else { return Vec::new() };
         let run = RunName::of(facts.run).to_string();
         tracking::deliver(tracker.as_ref(), &run, &user_name(), state)
+    }
+
+    fn deliver_others(&self, facts: SessionFacts<'_>) {
+        if let Ok(queue) = DeliveryQueue::of(self.project) {
+            queue.deliver_others(&RunName::of(facts.run).to_string(), || self.tracker());
+        }
     }
 
     fn write_insights(

@@ -7,11 +7,9 @@ use std::sync::Arc;
 use windlass_journal::Runs;
 use windlass_kernel::run::RunName;
 use windlass_sessions::core::{CoreProgress, CoreState, PlanState, SessionFacts};
-use windlass_work::Tracker;
 
 use super::places::{DATA_VARIABLE, HOME_VARIABLE, data, quoted};
 use super::{ProjectCore, context, start_parts};
-use crate::people::user_name;
 use crate::{memory, work};
 
 /// The variable that names the file with which Claude Code sets variables.
@@ -61,7 +59,7 @@ pub fn context(
          memory search` for what is known, `windlass workflow list` for workflows.",
     );
     let (items, problem) = match work::tracker(core.project, core.config) {
-        Ok(tracker) => context::work(tracker.as_ref(), &user_name()),
+        Ok(tracker) => core.asked(tracker.as_ref()),
         Err(failure) => (String::new(), Some(failure.summary())),
     };
     parts.add("Active work", &items);
@@ -122,19 +120,4 @@ pub fn state_of(state: &CoreState) -> String {
     }
     lines.extend(state.skill.as_ref().map(|skill| format!("active skill: {skill}")));
     lines.join("\n")
-}
-
-/// The last reflections in the tracker.
-pub fn reflections(tracker: &dyn Tracker) -> String {
-    let items = match tracker.recent(200) {
-        Ok(items) => items,
-        Err(error) => return format!("the tracker could not be asked: {error}"),
-    };
-    let is_one = |title: &str| title.starts_with("Reflection:") || title.starts_with("Learning:");
-    let found = items.iter().filter(|item| is_one(&item.title)).take(10);
-    let lines = found.map(|item| {
-        let text: String = item.description.chars().take(600).collect();
-        format!("- {} {}\n{text}", item.id, item.title)
-    });
-    lines.collect::<Vec<_>>().join("\n")
 }

@@ -1,5 +1,7 @@
 //! What the core loop writes to the tracker.
 
+use std::time::{Duration, Instant};
+
 use windlass_sessions::core::{CoreNote, CoreState, Delivery, DeliveryKind};
 use windlass_work::{Change, Item, Kind, LinkKind, NewItem, Status, Tracker, WorkError};
 
@@ -8,12 +10,21 @@ const LOOKED_THROUGH: usize = 200;
 /// The longest text of an item.
 const TEXT_CHARS_MAX: usize = 8000;
 
+/// How long is written at once.
+const DELIVERING_MAX: Duration = Duration::from_secs(8);
+
 /// Writes what waits, oldest first, up to the first that must wait longer; returns what was written.
 pub fn deliver(tracker: &dyn Tracker, run: &str, user: &str, state: &CoreState) -> Vec<CoreNote> {
     let mut notes = Vec::new();
     let mut items = state.items.clone();
+    let begun = Instant::now();
     for one in &state.undelivered {
-        let work = items.get(&format!("work/{}", state.prompt)).cloned();
+        // A slow tracker does not take all of the time that a hook has.
+        if begun.elapsed() > DELIVERING_MAX {
+            break;
+        }
+        let prompt = one.prompt().unwrap_or(state.prompt);
+        let work = items.get(&format!("work/{prompt}")).cloned();
         match write(tracker, run, user, one, work.as_deref()) {
             Ok(item) => {
                 items.insert(one.key.clone(), item.clone());
@@ -43,7 +54,11 @@ fn write(
         DeliveryKind::Step => {
             let Some(work) = work else { return Ok(String::new()) };
             let item = tracker.show(work)?;
-            let line = format!("{}\n- {}", item.description, one.title);
+            let said = format!("- {}", one.title);
+            if item.description.lines().any(|line| line == said) {
+                return Ok(item.id);
+            }
+            let line = format!("{}\n{said}", item.description);
             let change = Change {
                 status: Some(Status::InProgress),
                 description: Some(line.chars().take(TEXT_CHARS_MAX).collect()),

@@ -2,6 +2,7 @@
 
 mod attacks;
 mod conflicts;
+mod deliveries;
 mod details;
 mod flow;
 mod gates;

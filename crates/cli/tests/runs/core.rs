@@ -59,6 +59,11 @@ fn review(verdict: &str) -> Value {
 
 /// The worker writes so many files.
 fn work(files: std::ops::Range<usize>) -> Value {
+    work_saying(files, &json!([]))
+}
+
+/// The worker writes so many files and says which steps it has done.
+fn work_saying(files: std::ops::Range<usize>, steps: &Value) -> Value {
     let calls: Vec<Value> = files
         .map(|number| {
             let path = if number == 0 { "notes.txt".to_owned() } else { format!("notes-{number}.txt") };
@@ -66,7 +71,7 @@ fn work(files: std::ops::Range<usize>) -> Value {
         })
         .collect();
     json!({ "calls": calls, "answer": {
-        "summary": "noted", "commit_message": "Note the price", "steps": [], "checks": [], "left": [],
+        "summary": "noted", "commit_message": "Note the price", "steps": steps, "checks": [], "left": [],
     }})
 }
 
@@ -162,6 +167,98 @@ fn an_audit_blocks_the_run_before_the_next_call() {
     assert!(!repo.root().join("notes-8.txt").exists());
     assert_eq!(pushed(&bare, "notes.txt"), "");
     repo.windlass(&["verify"]).exit(0);
+}
+
+/// The item of the tracker with a title.
+fn item(repo: &Repo, title: &str) -> Value {
+    let items = repo.windlass(&["work", "list", "--recent", "--json"]).exit(0).json();
+    let found: Vec<&Value> =
+        items.as_array().unwrap().iter().filter(|item| item["title"] == title).collect();
+    assert_eq!(found.len(), 1, "{title}: {items}");
+    found[0].clone()
+}
+
+#[test]
+fn the_tracker_has_the_steps_and_the_block_of_a_run() {
+    let (repo, _) = with_remote();
+    let mut script = answers(&repo);
+    let steps = json!([
+        { "step": "locate", "status": "completed" }, { "step": "change", "status": "completed" },
+        { "step": "check-diff", "status": "not_done" }, { "step": "nowhere", "status": "completed" },
+    ]);
+    script["phases"]["execute"] = json!([work_saying(0..1, &steps)]);
+    run(&repo, &script).exit(0);
+    let noted = item(&repo, "Note the price");
+    let text = text_of(&noted, "description");
+    assert_eq!(noted["status"], "closed");
+    assert_eq!(text.matches("- locate: completed").count(), 1, "{text}");
+    assert!(text.contains("- change: completed"), "{text}");
+    assert!(!text.contains("check-diff:") && !text.contains("nowhere"), "{text}");
+    // A block says what was wrong, and belongs to the work that was approved.
+    let (repo, _) = with_remote();
+    let mut script = answers(&repo);
+    script["phases"]["execute"] = json!([work(0..12)]);
+    script["phases"]["execute/custodiet"] = json!([audit("BLOCK")]);
+    run(&repo, &script).exit(3);
+    assert_eq!(item(&repo, "Note the price")["status"], "open");
+    let block = item(&repo, "Blocked: scope drift");
+    for part in
+        ["Prompt: note the price", "0 of 7 steps", "Principle: scope drift", "Reason: looked"]
+    {
+        assert!(text_of(&block, "description").contains(part), "{part}: {block}");
+    }
+    assert_eq!(block["priority"], 0, "{block}");
+}
+
+#[test]
+fn a_block_that_cannot_be_written_waits_for_a_session() {
+    let (repo, _) = with_remote();
+    let database = repo.place.state().join("work.db");
+    std::fs::create_dir_all(&database).unwrap();
+    let mut script = answers(&repo);
+    script["phases"]["execute"] = json!([work(0..12)]);
+    script["phases"]["execute/custodiet"] = json!([audit("BLOCK")]);
+    run(&repo, &script).exit(3);
+    std::fs::remove_dir(&database).unwrap();
+    repo.windlass(&["install", "claude", "--loop", "core", "--yes"]).exit(0);
+    let event = json!({
+        "session_id": "s1", "cwd": repo.root(), "hook_event_name": "SessionStart", "source": "startup",
+        "transcript_path": "/nowhere/t",
+    });
+    let hook = repo.place.command(&["hook", "--client", "claude"]);
+    crate::harness::finish(hook, event.to_string().as_bytes()).exit(0);
+    item(&repo, "Blocked: scope drift");
+}
+
+#[test]
+fn runs_use_the_template_and_the_audits_of_the_project() {
+    let (repo, _) = with_remote();
+    repo.place.write(".windlass/core/hydration-context.md", "MINE {{prompt}} {{workflows}}\n");
+    repo.place
+        .write(".windlass/config.toml", "[core]\naudit_every = 2\naudit_chance_percent = 0\n");
+    repo.git(&["add", "-A"]);
+    repo.git(&["commit", "-qm", "settings"]);
+    repo.git(&["push", "-q"]);
+    let mut script = answers(&repo);
+    script["phases"]["execute"] = json!([work(0..6)]);
+    script["phases"]["execute/custodiet"] = json!([audit("BLOCK")]);
+    let ended = run(&repo, &script).exit(3);
+    let events = Value::Array(repo.events(&crate::world::trace_of(&ended))).to_string();
+    assert!(events.contains("MINE note the price"), "{events}");
+    // The third call is audited before it is made.
+    assert!(repo.root().join("notes-1.txt").exists());
+    assert!(!repo.root().join("notes-2.txt").exists());
+    // Zero is never.
+    let (repo, bare) = with_remote();
+    repo.place
+        .write(".windlass/config.toml", "[core]\naudit_every = 0\naudit_chance_percent = 0\n");
+    repo.git(&["commit", "-qam", "settings"]);
+    repo.git(&["push", "-q"]);
+    let mut script = answers(&repo);
+    script["phases"]["execute"] = json!([work(0..12)]);
+    script["phases"]["execute/custodiet"] = json!([audit("BLOCK")]);
+    run(&repo, &script).exit(0);
+    assert_eq!(pushed(&bare, "notes-11.txt"), "noted\n");
 }
 
 #[test]

@@ -137,11 +137,15 @@ impl<'a> Audit<'a> {
         let prompt = format!("{asked}\n\nThe last calls, oldest first:\n- {}", shown.join("\n- "));
         let result =
             self.executors.run_agent(agent, Some(&prompt), &assignment, &tools, self.recorder)?;
+        let mut found = Value::Null;
         let (verdict, reason) = match result {
             WorkResult::Finished(Answer { answer, failure: None, .. }) => {
                 let text = |key: &str| answer.get(key).and_then(Value::as_str).unwrap_or_default();
                 let words = [text("reason"), text("issue"), text("correction")];
                 let words: Vec<&str> = words.into_iter().filter(|word| !word.is_empty()).collect();
+                found = json!({
+                    "correction": text("correction"), "issue": text("issue"), "principle": text("principle"),
+                });
                 (text("verdict").to_owned(), words.join("; "))
             }
             WorkResult::Finished(Answer { failure: Some(failure), .. }) => {
@@ -156,7 +160,9 @@ impl<'a> Audit<'a> {
         let goes_on = matches!(effect, Some(Effect::Continue));
         self.recorder.note(
             NoteKind::Agent,
-            json!({ "audit": self.check.id, "blocked": !goes_on, "reason": reason, "verdict": verdict }),
+            json!({
+                "audit": self.check.id, "blocked": !goes_on, "found": found, "reason": reason, "verdict": verdict,
+            }),
         )?;
         let blocked = format!("BLOCKED by the audit {}: {reason}", self.check.id);
         Ok(WorkResult::Finished((!goes_on).then_some(blocked)))

@@ -16,6 +16,22 @@ pub struct Delivery {
     pub text: String,
 }
 
+impl Delivery {
+    /// The prompt whose work it belongs to, if it is about one.
+    #[must_use]
+    pub fn prompt(&self) -> Option<u32> {
+        match self.kind {
+            DeliveryKind::Work | DeliveryKind::WorkDone | DeliveryKind::Step => {
+                self.key.split('/').nth(1)?.parse().ok()
+            }
+            DeliveryKind::Block
+            | DeliveryKind::Reflection
+            | DeliveryKind::Learning
+            | DeliveryKind::Improvement => None,
+        }
+    }
+}
+
 /// What is written to the tracker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

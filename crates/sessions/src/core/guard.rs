@@ -216,7 +216,7 @@ impl Guard<'_> {
         session: &Session<'_>,
     ) -> Result<String, SessionError> {
         let facts = SessionFacts { event, run: session.run };
-        self.deliver(core, facts, session)?;
+        self.deliver_all(core, facts, session)?;
         let now = self.now(core, session)?;
         let text = core
             .surroundings
@@ -236,7 +236,7 @@ impl Guard<'_> {
         text: &str,
     ) -> Result<Option<String>, SessionError> {
         let facts = SessionFacts { event, run: session.run };
-        self.deliver(core, facts, session)?;
+        self.deliver_all(core, facts, session)?;
         let whole = self.surroundings.redacted(text);
         let mut shown: String = whole.chars().take(PROMPT_CHARS_MAX).collect();
         if shown.len() < whole.len() {
@@ -285,21 +285,19 @@ impl Guard<'_> {
         }))
     }
 
-    /// Writes to the tracker what waits to be written.
-    fn deliver(
+    /// Writes to the tracker what waits to be written, of this session and of others.
+    fn deliver_all(
         &self,
         core: Core<'_>,
         facts: SessionFacts<'_>,
         session: &Session<'_>,
     ) -> Result<(), SessionError> {
+        session.deliver(core, facts)?;
+        // A tracker that did not take ours does not take theirs.
         if self.now(core, session)?.state.undelivered.is_empty() {
-            return Ok(());
+            core.surroundings.deliver_others(facts);
         }
-        // Two processes would write the same things.
-        let _lock = session.lock_deliveries()?;
-        let now = self.now(core, session)?;
-        let notes = core.surroundings.deliver(facts, &now.state);
-        session.core(core.settings, |_| Ok((notes, ())))
+        Ok(())
     }
 
     /// Records if the files are others than those that were verified: then they must be verified again.
@@ -354,7 +352,6 @@ impl Guard<'_> {
             }
             Err(reason) => told.push(format!("The insights could not be written: {reason}")),
         }
-        self.deliver(core, facts, session)?;
         core.surroundings.project(facts, &self.now(core, session)?, false);
         let text = told.join("\n");
         Ok(if text.is_empty() { Answer::Proceed } else { Answer::Tell { text } })
@@ -378,8 +375,13 @@ impl Guard<'_> {
         {
             return Ok(Some(waits(&question)));
         }
+        // The close synchronises the tracker, so that what is known by now must be in it.
+        session.deliver(core, facts)?;
         let report = core.surroundings.close(facts, &now.state);
         session.record_close(core.settings, &report)?;
+        if report.succeeded() {
+            session.deliver(core, facts)?;
+        }
         let failed = report.steps.iter().find(|step| !step.ok);
         Ok(failed.map(|failed| match report.conflict.is_empty() {
             true => format!(

@@ -140,6 +140,9 @@ pub trait CoreSurroundings {
     /// Writes to the tracker what waits to be written; returns what was.
     fn deliver(&self, facts: SessionFacts<'_>, state: &CoreState) -> Vec<CoreNote>;
 
+    /// Writes to the tracker what other sessions of the project could not write.
+    fn deliver_others(&self, facts: SessionFacts<'_>);
+
     /// Writes the session's insights; returns their file.
     ///
     /// # Errors
