@@ -136,6 +136,7 @@ pub fn run(named: Option<&Path>, options: &Init, output: &Output) -> CommandResu
         output.line("  policy/default.toml  the policy rules, with tested examples");
         output.line("  policy/governance/   the governance rules for the work of phases");
         output.line("  loops/, agents/      the loops, and the agents that do the work");
+        output.line("  workflows/, core/    the workflows, axioms and template of the core loop");
         output.line("  config.toml          settings");
         output.line(&format!("the journal is in {}", made.path.display()));
         if let Some(name) = decider {

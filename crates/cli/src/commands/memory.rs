@@ -33,7 +33,12 @@ pub fn run(project: &Project, command: &MemoryCommand, output: &Output) -> Comma
             }
         }
         MemoryCommand::Add { text, tag } => {
-            let text = text_or_input(text, TEXT_BYTES_MAX)?;
+            let given = text_or_input(text, TEXT_BYTES_MAX)?;
+            // What is remembered is given to agents, and to whatever server keeps it.
+            let text = project.supervisor(&project.files()?)?.redactor().redacted(&given);
+            if text != given {
+                output.note("what looks like a secret was left out");
+            }
             let id = memory.store(&NewMemory { text, source: None, tags: tag.clone() })?;
             if output.json {
                 output.value(&json!({ "id": id }))?;

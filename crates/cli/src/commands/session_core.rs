@@ -11,7 +11,8 @@ use windlass_kernel::TraceId;
 use windlass_kernel::run::RunName;
 use windlass_kernel::run::plan::RunOutcome;
 use windlass_sessions::core::{
-    Core, CoreNote, CoreProgress, CoreSettings, CoreSurroundings as _, SessionFacts, StepStatus,
+    Core, CoreNote, CoreProgress, CoreSettings, CoreSurroundings as _, NextStep, SessionFacts,
+    StepStatus,
 };
 use windlass_sessions::{SessionError, SessionHold, SessionNote, notes};
 use windlass_store::Store;
@@ -290,8 +291,8 @@ pub fn close(project: &Project, named: Option<&str>, output: &Output) -> Command
         .core(&settings, |progress| Ok((Vec::new(), progress.clone())))
         .map_err(|error| refused(&error))?;
     if let Some(missing) = now.refuses_stopping() {
-        return Err(Failure::new(Code::RequestInvalid, missing.text)
-            .hint("a session is closed when its work is verified and reflected on"));
+        let message = format!("the session cannot be closed yet: {}", missing.why);
+        return Err(Failure::new(Code::RequestInvalid, message).hint(who_goes_on(missing.next)));
     }
     if let Some(block) = &now.state.blocked {
         let message = format!("the session is blocked: {}", block.reason);
@@ -339,6 +340,23 @@ pub fn close(project: &Project, named: Option<&str>, output: &Output) -> Command
         }
     }
     Ok(u8::from(!report.succeeded()))
+}
+
+/// Who must do something before a session can be closed.
+fn who_goes_on(next: NextStep) -> String {
+    match next {
+        NextStep::Judge(judge) => format!(
+            "go on with the session in its client (`claude --resume`): the agent starts `{}` next",
+            judge.as_str()
+        ),
+        NextStep::Agent => {
+            "go on with the session in its client (`claude --resume`): the agent has work left"
+                .to_owned()
+        }
+        NextStep::Person => {
+            "enter a prompt in the session, or end it with `windlass session end`".to_owned()
+        }
+    }
 }
 
 /// An event that stands for a session whose client is not there.

@@ -1,5 +1,7 @@
 //! What was said in sessions, and what can be learned from them.
 
+use std::path::PathBuf;
+
 use windlass_formats::core::{INSIGHTS_BYTES_MAX, Insights, Trends};
 use windlass_journal::{RunFilter, Runs};
 use windlass_kernel::Code;
@@ -96,11 +98,9 @@ pub fn insights(project: &Project, options: &SessionInsights, output: &Output) -
 
 /// The sessions that have ended and have no insights of an agent.
 fn not_analysed(runs: &Runs) -> Result<Vec<String>, Failure> {
-    let known: Vec<String> = read_insights()?
-        .into_iter()
-        .filter(|one| one.user_mood.is_some())
-        .map(|one| one.session_id)
-        .collect();
+    let (known, _) = read_insights()?;
+    let known: Vec<String> =
+        known.into_iter().filter(|one| one.user_mood.is_some()).map(|one| one.session_id).collect();
     let filter = RunFilter { open_only: false, state: None, limit: SESSIONS_MAX };
     let mut found = Vec::new();
     for one in runs.list(&filter)? {
@@ -118,7 +118,14 @@ fn not_analysed(runs: &Runs) -> Result<Vec<String>, Failure> {
 
 /// Shows what many sessions have in common.
 pub fn trends(output: &Output) -> CommandResult {
-    let all = read_insights()?;
+    let (all, odd) = read_insights()?;
+    for (path, reason) in &odd {
+        output.note(&format!(
+            "{} is left out: {}",
+            sanitize(&path.display().to_string()),
+            sanitize(reason)
+        ));
+    }
     let trends = Trends::of(&all);
     if output.json {
         output.value(&trends)?;
@@ -151,21 +158,31 @@ pub fn trends(output: &Output) -> CommandResult {
     Ok(0)
 }
 
-/// All insights in the data folder; a file that is not one is left out with a word.
-fn read_insights() -> Result<Vec<Insights>, Failure> {
+/// The insights in the data folder, and the files there that are none, with the reasons.
+type ReadInsights = (Vec<Insights>, Vec<(PathBuf, String)>);
+
+/// All insights in the data folder; a file that is not one does not hide the others.
+fn read_insights() -> Result<ReadInsights, Failure> {
     let data = places::data().ok_or_else(|| {
         Failure::new(Code::RequestInvalid, "neither ACA_DATA nor HOME names a folder")
     })?;
     let folder = data.join("sessions/insights");
-    let mut found = Vec::new();
-    let Ok(entries) = std::fs::read_dir(&folder) else { return Ok(found) };
+    let (mut found, mut odd) = (Vec::new(), Vec::new());
+    let Ok(entries) = std::fs::read_dir(&folder) else { return Ok((found, odd)) };
     for entry in entries.flatten() {
         let path = entry.path();
-        if path.extension().is_some_and(|extension| extension == "json") {
-            let bytes = crate::input::read(&path, INSIGHTS_BYTES_MAX as u64)?;
-            found.extend(Insights::read(&bytes).ok());
+        if path.extension().is_none_or(|extension| extension != "json") {
+            continue;
+        }
+        let read = crate::input::read(&path, INSIGHTS_BYTES_MAX as u64)
+            .map_err(|failure| failure.summary())
+            .and_then(|bytes| Insights::read(&bytes).map_err(|error| error.to_string()));
+        match read {
+            Ok(insights) => found.push(insights),
+            Err(reason) => odd.push((path, reason)),
         }
     }
     found.sort_by(|one, other| (one.date, &one.session_id).cmp(&(other.date, &other.session_id)));
-    Ok(found)
+    odd.sort();
+    Ok((found, odd))
 }

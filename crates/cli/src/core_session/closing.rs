@@ -123,6 +123,12 @@ impl Closing<'_> {
                 upstream.remote, upstream.branch, upstream.remote
             )));
         }
+        if let Some(name) = git.changed_submodules()?.first() {
+            return Err(Failed::Reason(format!(
+                "the submodule `{name}` has changes of its own, which the close leaves alone: commit and push them in it, \
+                 or undo them"
+            )));
+        }
         let changed = git.uncommitted()?;
         if let Some((head, dirty)) = self.began {
             let own = |path: &&String| changed.iter().any(|(one, _)| one == *path);
@@ -179,6 +185,7 @@ impl Closing<'_> {
             // What the hook changed is what it wants committed.
             tree = git.tree_of_worktree()?;
         }
+        let git = git.clone().signing_as_user()?;
         let us = git.identity()?;
         let parents: Vec<CommitId> = head.iter().cloned().collect();
         let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
@@ -269,7 +276,7 @@ fn pull(git: &Git) -> Done {
             "the remote's branch was rewritten: a person must look at it".to_owned(),
         ));
     }
-    match git.rebase_onto(&tip)? {
+    match git.clone().signing_as_user()?.rebase_onto(&tip)? {
         Rebased::Already => Ok("nothing new".to_owned()),
         Rebased::Done(commit) => Ok(format!("on top of {}: {}", tip.as_str(), commit.as_str())),
         Rebased::Conflict(paths) => {

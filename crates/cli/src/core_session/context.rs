@@ -292,6 +292,14 @@ pub fn write(text: &str) -> std::io::Result<PathBuf> {
     file.keep().map(|(_, path)| path).map_err(|error| error.error)
 }
 
+/// Removes a context of ours. One that is gone, or cannot be removed now, is left to the next prompts.
+pub fn forget(path: &Path) {
+    let is_context = path.file_name().and_then(|name| name.to_str());
+    if is_context.is_some_and(|name| name.starts_with(PREFIX)) {
+        drop(std::fs::remove_file(path));
+    }
+}
+
 /// Removes contexts of ours that are older than an hour.
 fn remove_old(folder: &Path) {
     let user = rustix::process::geteuid().as_raw();

@@ -234,6 +234,10 @@ impl CoreSurroundings for ProjectCore<'_> {
         Ok(HydrationContext { file, told: Some(told.join("\n")).filter(|text| !text.is_empty()) })
     }
 
+    fn forget_context(&self, file: &str) {
+        context::forget(Path::new(file));
+    }
+
     fn material(&self, facts: SessionFacts<'_>, judge: Judge, state: &CoreState) -> JudgeMaterial {
         let mut material = JudgeMaterial::default();
         let calls = || {

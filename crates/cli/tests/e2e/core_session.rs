@@ -1,6 +1,7 @@
 //! The core loop in a session of Claude Code: gates, judges, blocks, the close. Events are those that the client sends.
 
 mod attacks;
+mod closes;
 mod conflicts;
 mod deliveries;
 mod details;

@@ -115,6 +115,19 @@ fn bd_is_used_where_the_project_uses_it() {
 }
 
 #[test]
+fn memories_have_no_secrets() {
+    let place = Place::with_project();
+    let key = format!("ghp_{}", "a".repeat(36));
+    let stored = place.run(&["memory", "add", &format!("the deploy key is {key}")]).exit(0);
+    assert!(stored.stderr.contains("left out"), "{stored}");
+    let found = place.run(&["memory", "search", "deploy key"]).exit(0);
+    found.says("the deploy key is [redacted:github-token]");
+    assert!(!place.stores("ghp_aaaa"));
+    let plain = place.run(&["memory", "add", "releases are made on Mondays"]).exit(0);
+    assert!(!plain.stderr.contains("left out"), "{plain}");
+}
+
+#[test]
 fn memories_and_files_are_found() {
     let place = Place::with_project();
     place.run(&["memory", "search", "release"]).exit(0).says("nothing was found");

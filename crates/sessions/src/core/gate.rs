@@ -11,6 +11,8 @@ pub struct Missing {
     pub gate: &'static str,
     /// What is wrong, and what to do next, for the agent.
     pub text: String,
+    /// What is wrong, for anybody.
+    pub why: String,
     /// What comes next.
     pub next: NextStep,
 }
@@ -67,14 +69,16 @@ impl CoreProgress {
                  prompt that says what to change",
                 plan.workflow
             );
-            return Some(Missing { gate: "information_only", text, next: NextStep::Person });
+            let why = format!("the workflow `{}` gives information only", plan.workflow);
+            return Some(Missing { gate: "information_only", text, why, next: NextStep::Person });
         }
         if self.state.has_gate(DELEGATED) {
             let text = format!(
                 "the workflow `{}` hands the work over: use the Skill tool for the named skill or command first",
                 plan.workflow
             );
-            let missing = Missing { gate: "delegated", text, next: NextStep::Agent };
+            let why = "no skill or command was used".to_owned();
+            let missing = Missing { gate: "delegated", text, why, next: NextStep::Agent };
             return self.state.skill.is_none().then_some(missing);
         }
         match &self.state.critic {
@@ -165,7 +169,8 @@ impl CoreProgress {
                 "{done} of {all} steps of the batch are done: go on, and say of each step that it is done with `windlass \
                  session step STEP completed`"
             );
-            return Some(Missing { gate: "steps", text, next: NextStep::Agent });
+            let why = format!("{done} of {all} steps of the batch are done");
+            return Some(Missing { gate: "steps", text, why, next: NextStep::Agent });
         }
         if self.counters.wrote && !is_delegated {
             return Some(match &self.state.qa {
@@ -213,9 +218,9 @@ fn judge(gate: &'static str, judge: Judge, why: &str) -> Missing {
         "{why}: use the Agent tool with subagent_type \"{}\" (Windlass gives it its prompt) and wait for its answer",
         judge.as_str()
     );
-    Missing { gate, text, next: NextStep::Judge(judge) }
+    Missing { gate, text, why: why.to_owned(), next: NextStep::Judge(judge) }
 }
 
 fn person(gate: &'static str, text: &str) -> Missing {
-    Missing { gate, text: text.to_owned(), next: NextStep::Person }
+    Missing { gate, text: text.to_owned(), why: text.to_owned(), next: NextStep::Person }
 }

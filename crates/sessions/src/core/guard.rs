@@ -271,6 +271,9 @@ impl Guard<'_> {
             skipped: skipped.clone(),
         });
         session.core(core.settings, |_| Ok((notes, ())))?;
+        if let Some(before) = &now.state.context {
+            core.surroundings.forget_context(before);
+        }
         let now = self.now(core, session)?;
         core.surroundings.project(facts, &now, false);
         let told = context.and_then(|one| one.told);
@@ -406,6 +409,9 @@ impl Guard<'_> {
             session.core(core.settings, |_| Ok((vec![note], ())))?;
         }
         let now = self.now(core, session)?;
+        if let Some(file) = &now.state.context {
+            core.surroundings.forget_context(file);
+        }
         core.surroundings.project(facts, &now, missing.is_empty());
         Ok(missing)
     }

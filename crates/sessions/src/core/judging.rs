@@ -166,6 +166,11 @@ impl Guard<'_> {
         let progress = self.now(core, session)?;
         let facts = SessionFacts { event, run: session.run };
         core.surroundings.project(facts, &progress, false);
+        if let Some(file) =
+            progress.state.context.as_ref().filter(|_| !progress.state.may_be_planned())
+        {
+            core.surroundings.forget_context(file);
+        }
         let next = progress.refuses_writing().map(|missing| missing.text);
         Ok([Some(told), next].into_iter().flatten().collect::<Vec<_>>().join("\nNext: "))
     }

@@ -444,6 +444,19 @@ impl CoreState {
         })
     }
 
+    /// Whether the hydrator may be started for the prompt, now or after the critic has sent its plan back.
+    #[must_use]
+    pub fn may_be_planned(&self) -> bool {
+        match &self.plan {
+            PlanState::None | PlanState::Skipped { .. } => false,
+            PlanState::Due { .. } => true,
+            PlanState::Made(_) => {
+                let is_reviewed = !self.has_gate(INFORMATION_ONLY) && !self.has_gate(DELEGATED);
+                is_reviewed && matches!(self.critic, CriticState::Due)
+            }
+        }
+    }
+
     fn ended(&mut self, id: &str, judge: Judge, said: &str) {
         self.running.remove(id);
         if let Some(last) = self.judges.get_mut(&judge) {

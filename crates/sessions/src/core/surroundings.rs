@@ -107,6 +107,9 @@ pub trait CoreSurroundings {
         state: &CoreState,
     ) -> Result<HydrationContext, String>;
 
+    /// Removes what the hydrator was given: nobody needs it any more.
+    fn forget_context(&self, file: &str);
+
     /// What a judge is given.
     fn material(&self, facts: SessionFacts<'_>, judge: Judge, state: &CoreState) -> JudgeMaterial;
 

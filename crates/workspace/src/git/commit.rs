@@ -7,6 +7,7 @@ use super::error::GitCause;
 use super::filters::{Files, OnFilter};
 use super::index_folder::IndexFolder;
 use super::replace::replace;
+use super::signing::Signing;
 use super::{CommitId, Git, GitError, TreeId, id_of, path_of};
 
 /// The author or committer of a commit.
@@ -53,7 +54,7 @@ impl Git {
 
     /// Makes a commit object; no ref changes.
     ///
-    /// The same arguments give the same commit, so that making it again after a crash is harmless.
+    /// The same arguments give the same commit unless it is signed, so that making it again after a crash is harmless.
     ///
     /// # Errors
     /// [`GitError`], also when a name or the message cannot be part of a commit.
@@ -66,7 +67,30 @@ impl Git {
         committer: &Signature,
         time_unix_s: u64,
     ) -> Result<CommitId, GitError> {
-        let operation = "make the commit";
+        self.commit_tree_signed_by(
+            self.signing.as_deref(),
+            tree,
+            parents,
+            message,
+            [author, committer],
+            time_unix_s,
+        )
+    }
+
+    /// Makes a commit object with a signature, or without one.
+    pub(super) fn commit_tree_signed_by(
+        &self,
+        signing: Option<&Signing>,
+        tree: &TreeId,
+        parents: &[CommitId],
+        message: &str,
+        [author, committer]: [&Signature; 2],
+        time_unix_s: u64,
+    ) -> Result<CommitId, GitError> {
+        let operation = match signing {
+            Some(_) => "make the signed commit that `commit.gpgSign` of your settings asks for",
+            None => "make the commit",
+        };
         for part in [&author.name, &author.email, &committer.name, &committer.email] {
             // Git would drop these characters silently, so that two names become one.
             if part.contains(|character: char| character.is_control() || "<>".contains(character))
@@ -79,15 +103,19 @@ impl Git {
             return Err(GitError::refused(operation, "the message holds a NUL character"));
         }
         let date = format!("@{time_unix_s} +0000");
-        let mut make = self
-            .write(operation)
+        let make = match signing {
+            Some(signing) => signing.let_sign(self.write(operation)),
+            None => self.write(operation),
+        };
+        let sign = if signing.is_some() { "--gpg-sign" } else { "--no-gpg-sign" };
+        let mut make = make
             .env("GIT_AUTHOR_NAME", &author.name)
             .env("GIT_AUTHOR_EMAIL", &author.email)
             .env("GIT_AUTHOR_DATE", &date)
             .env("GIT_COMMITTER_NAME", &committer.name)
             .env("GIT_COMMITTER_EMAIL", &committer.email)
             .env("GIT_COMMITTER_DATE", &date)
-            .args(["commit-tree", "--no-gpg-sign", tree.as_str(), "-F", "-"]);
+            .args(["commit-tree", sign, tree.as_str(), "-F", "-"]);
         for parent in parents {
             make = make.args(["-p", parent.as_str()]);
         }

@@ -20,6 +20,7 @@ mod private;
 mod program;
 mod remote;
 mod replace;
+mod signing;
 mod status;
 mod takeover;
 mod tree;
@@ -30,6 +31,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use self::signing::Signing;
 
 pub use commit::{RefUpdate, Signature};
 pub use error::{GitCause, GitError};
@@ -54,13 +57,15 @@ pub struct Git {
     filters: Option<Arc<BTreeSet<String>>>,
     /// Untracked files that do not count, relative to the top.
     omitted: Arc<BTreeSet<Vec<u8>>>,
+    /// How commits are signed, if they are.
+    signing: Option<Arc<Signing>>,
 }
 
 impl Git {
     /// Names the folder; git is not started yet.
     #[must_use]
     pub fn new(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into(), filters: None, omitted: Arc::default() }
+        Self { root: root.into(), filters: None, omitted: Arc::default(), signing: None }
     }
 
     /// Allows these filter drivers instead of those that [`configure_git`] has set.
@@ -80,8 +85,7 @@ impl Git {
 
     /// The same settings for another folder.
     fn at(&self, root: impl Into<PathBuf>) -> Self {
-        let (filters, omitted) = (self.filters.clone(), Arc::clone(&self.omitted));
-        Self { root: root.into(), filters, omitted }
+        Self { root: root.into(), ..self.clone() }
     }
 
     /// The folder.

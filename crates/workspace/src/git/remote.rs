@@ -196,7 +196,8 @@ impl Git {
             let (commit, parent): (CommitId, CommitId) = (named(id)?, named(parent)?);
             // As if the tip were made from the same parent: then only what the commit changed is merged.
             let (tree, us) = (self.tree_of(&tip)?, self.identity()?);
-            let beside = self.commit_tree(&tree, std::slice::from_ref(&parent), "", &us, &us, 0)?;
+            let parents = std::slice::from_ref(&parent);
+            let beside = self.commit_tree_signed_by(None, &tree, parents, "", [&us, &us], 0)?;
             match self.merge_commits(&beside, &commit)? {
                 CommitMerge::Conflict(paths) => return Ok(Rebased::Conflict(paths)),
                 CommitMerge::Clean(tree) => tip = self.commit_again(&commit, &tree, &tip)?,
@@ -299,7 +300,7 @@ impl Git {
     }
 
     /// The values of a setting in the files of the user and the system.
-    fn of_user(&self, name: &str) -> Result<Vec<OsString>, GitError> {
+    pub(super) fn of_user(&self, name: &str) -> Result<Vec<OsString>, GitError> {
         let mut found = Vec::new();
         for scope in ["--system", "--global"] {
             let output = self

@@ -60,6 +60,22 @@ impl Git {
         Ok(changes.iter().map(|path| (text(path), is_tracked(path))).collect())
     }
 
+    /// The submodules that have changes of their own, which no commit of this repository takes along.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub fn changed_submodules(&self) -> Result<Vec<String>, GitError> {
+        let top = self.at(self.top_for(OPERATION)?);
+        let mut found = Vec::new();
+        for name in top.submodules()? {
+            let inner = top.at(top.root().join(path_of(&name)));
+            if inner.is_checked_out()? && !inner.changes(1)?.is_empty() {
+                found.push(String::from_utf8_lossy(&name).into_owned());
+            }
+        }
+        Ok(found)
+    }
+
     /// The changed paths below the top. Git would read the status of submodules with their own
     /// settings; here each of them is read as every other repository.
     fn changes(&self, depth: usize) -> Result<Vec<Vec<u8>>, GitError> {
