@@ -6,6 +6,7 @@ mod fixture;
 mod invalid;
 mod recovery;
 mod run;
+mod upstream;
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -37,7 +38,7 @@ const EVENTS: [(&str, State, ArtifactType); 6] = [
 /// The vector files.
 pub fn files() -> Result<Vec<File>> {
     let calls = fixture::calls()?;
-    let machine = json!({
+    let mut machine = json!({
         "comment": "The call machine and its journal. `transitions`: whether an entry that claims \
             `from_state` -> `to_state` with `artifact_type` is allowed while the trace stands in \
             `current_state` (null: no entry yet). `canonical`: values, their RFC 8785 bytes in hex \
@@ -49,7 +50,10 @@ pub fn files() -> Result<Vec<File>> {
             name by digest. `recovery`: what to do with a call, named by its valid chain (null: \
             none), left behind by a dead process. `checkpoints`: each against the head after the \
             first `entries_applied` entries of a valid chain; one that is not exactly of its \
-            schema is refused with the same code. `states`: execution states with their digest.",
+            schema is refused with the same code. `states`: execution states with their digest. \
+            `valid_transitions`, `invalid_transitions` and `recovery_vectors` have the shape and \
+            the ids of the specification's own vectors; an absent `tool_call_id` or \
+            `idempotency_key` is null.",
         "schema_version": SCHEMA_VERSION,
         "events": EVENTS.map(|(event, to_state, artifact_type)| {
             json!({ "event": event, "to_state": to_state, "artifact_type": artifact_type })
@@ -62,6 +66,9 @@ pub fn files() -> Result<Vec<File>> {
         "checkpoints": recovery::checkpoints(&calls)?,
         "states": recovery::states(&calls)?,
     });
+    if let Some(sections) = machine.as_object_mut() {
+        sections.extend(upstream::sections(&calls)?);
+    }
     Ok(vec![
         File::json("vectors/tga/state_transition_vectors.json", &machine)?,
         File::json("vectors/canon/canonical_json.json", &canonical::texts()?)?,

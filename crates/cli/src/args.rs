@@ -28,7 +28,7 @@ pub use mcp::{Mcp, McpServe, McpTrust, McpWrap, Serving};
 pub use people::{AddPerson, People};
 pub use policy::{Explain, Policy};
 pub use runs::{
-    Answer, BacklogCommand, Cancel, Close, Demo, Draw, Export, Loop, Queue, Resume, RunTask,
+    Answer, BacklogCommand, Cancel, Close, Demo, Draw, Export, ExportForm, Loop, Queue, Resume, RunTask,
     Status, StopRuns, Telemetry, Watch,
 };
 pub use seal::{Anchor, Keys, Verify};
@@ -266,6 +266,12 @@ pub enum Command {
     /// Check this machine and project for problems, and suggest fixes.
     #[command(after_help = DOCTOR_HELP)]
     Doctor(Doctor),
+    /// Explain an error code: print its page.
+    Explain {
+        /// The code, such as RUN_NOT_FOUND [default: list all].
+        #[arg(value_name = "CODE")]
+        code: Option<String>,
+    },
     /// Print a completion script for a shell.
     Completions {
         /// The shell.

@@ -7,6 +7,7 @@ pub const fn exit_of(code: Code) -> u8 {
     match code {
         Code::StateInvalidTransition
         | Code::StateSequenceGap
+        | Code::MissingToolCallId
         | Code::StateChecksumMismatch
         | Code::StoreCorrupt
         | Code::StoreTruncated

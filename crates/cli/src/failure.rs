@@ -4,6 +4,7 @@ use std::error::Error;
 
 use serde_json::json;
 use windlass_engine::EngineError;
+use windlass_formats::CheckpointId;
 use windlass_kernel::Code;
 
 pub use crate::exit_code::exit_of;
@@ -146,11 +147,24 @@ impl From<windlass_runtime::GatewayError> for Failure {
     }
 }
 
-impl From<windlass_engine::EngineError> for Failure {
-    fn from(error: windlass_engine::EngineError) -> Self {
+impl From<EngineError> for Failure {
+    fn from(error: EngineError) -> Self {
         let failure = Self::of(error.code(), &error);
-        if let windlass_engine::EngineError::Stale { run, .. } = &error {
+        if let EngineError::Stale { run, .. } = &error {
             return failure.hint(stale("queue", run));
+        }
+        if let EngineError::Stopped { run, .. } = &error {
+            return failure.hint(match run {
+                Some(run) => format!("`windlass stop {run} --clear` lets this run go on"),
+                None => "all runs are stopped; `windlass stop --clear` lets them go on".to_owned(),
+            });
+        }
+        if let EngineError::Packet { path, .. } = &error {
+            let name = std::path::Path::new(path).file_stem().and_then(|name| name.to_str());
+            let hold = name.and_then(|name| name.parse::<CheckpointId>().ok());
+            if let Some(hold) = hold {
+                return failure.hint(packet(&hold.run().to_string()));
+            }
         }
         match error.hint() {
             Some(hint) => failure.hint(hint),
@@ -193,6 +207,11 @@ impl From<windlass_policy::FileError> for Failure {
     }
 }
 
+/// What to do about a packet that is not as the journal says.
+fn packet(run: &str) -> String {
+    format!("`windlass export {run}` writes it again from the journal, which has the decisions")
+}
+
 /// What to do about a question that is not as it was shown; `of` is `call` or `queue`.
 pub fn stale(of: &str, id: &str) -> String {
     format!(
@@ -203,7 +222,10 @@ pub fn stale(of: &str, id: &str) -> String {
 /// The default hint for a code: what to do about it.
 pub const fn hint_of(code: Code) -> Option<&'static str> {
     Some(match code {
-        Code::StateInvalidTransition | Code::StateSequenceGap | Code::StateChecksumMismatch => {
+        Code::StateInvalidTransition
+        | Code::StateSequenceGap
+        | Code::StateChecksumMismatch
+        | Code::MissingToolCallId => {
             "the trace is left unchanged and other traces still work; `windlass verify` lists every \
              corrupt trace; restore the journal from a backup that `windlass store backup` made to get its last \
              good state"
@@ -286,10 +308,12 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
             "`windlass people list` lists who can decide, `windlass people add NAME` adds a person"
         }
         Code::PersonLocked => {
-            "try again with the right passphrase, or add the key to your SSH agent"
+            "try again with the right passphrase (without a terminal: `--passphrase-file FILE`, `-` for standard \
+             input), or add the key to your SSH agent"
         }
         Code::ApproverNotCounted => {
-            "another person must answer, with a key of their own: `windlass people add NAME --passphrase`"
+            "another person must answer: `windlass queue approve RUN --by NAME --reason TEXT`; `windlass people list` \
+             lists who can, and `windlass people add NAME --passphrase` adds one whose key counts"
         }
         Code::GrantNotFound => "`windlass grant list --all` lists the grants",
         Code::GrantEnded => {
@@ -350,7 +374,7 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
             "`windlass agents check` tries the clients; `windlass agents` lists the versions that were measured"
         }
         Code::PacketInvalid | Code::PacketEdited => {
-            "do not edit the packet; decisions are read from the journal"
+            "`windlass export RUN` writes it again from the journal, which has the decisions"
         }
         Code::TaskInvalid => {
             "write the task as a sentence, or as an object with at least the key `task`"

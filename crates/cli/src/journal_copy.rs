@@ -1,4 +1,4 @@
-//! A copy of a journal that cannot be written to, so that it can be verified: SQLite reads no write-ahead log
+//! A copy of a journal that cannot be written to, so that it can be read and verified: SQLite reads no write-ahead log
 //! without writing beside it.
 
 use std::fs::{File, Metadata};
@@ -20,7 +20,8 @@ const TRIES_MAX: usize = 5;
 pub struct JournalCopy {
     /// The store on the copy. It is closed before the folder is removed.
     pub store: SqliteStore,
-    _folder: TempDir,
+    /// The folder of the copy, which is removed with this.
+    pub folder: TempDir,
 }
 
 impl JournalCopy {
@@ -45,7 +46,7 @@ impl JournalCopy {
             }
             if stamps() == before {
                 let store = SqliteStore::open(&copy, settings)?;
-                return Ok(Self { store, _folder: folder });
+                return Ok(Self { store, folder });
             }
         }
         let message = format!("the journal `{}` changes all the time", journal.display());

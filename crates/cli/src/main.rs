@@ -164,7 +164,7 @@ fn run(cli: &Cli, output: &Output) -> CommandResult {
         Command::Checkpoint(command) => commands::checkpoint::run(&find()?, command, output),
         Command::Import(command) => commands::import::run(&find()?, command, output),
         Command::Backlog(command) => commands::backlog::run(&find()?, command, output),
-        Command::Loop(command) => commands::loops::run(&find()?, command, output),
+        Command::Loop(command) => commands::loops::run(cli.project.as_deref(), command, output),
         Command::Workflow(command) => commands::workflow::run(&find()?, command, output),
         Command::Close(options) => commands::close::run(&find()?, options, output),
         Command::Export(options) => commands::export::run(&find()?, options, output),
@@ -197,6 +197,7 @@ fn run(cli: &Cli, output: &Output) -> CommandResult {
         Command::Policy(command) => commands::policy::run(&find()?, command, output),
         Command::Canon(options) => commands::canon::run(options, output),
         Command::Doctor(options) => commands::doctor::run(cli.project.as_deref(), options, output),
+        Command::Explain { code } => commands::explain::run(code.as_deref(), output),
         Command::Completions { shell } => {
             let mut script = Vec::new();
             clap_complete::generate(*shell, &mut Cli::command(), "windlass", &mut script);

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
+use tempfile::TempDir;
 use windlass_connect::Connectors;
 use windlass_journal::Runs;
 use windlass_kernel::Code;
@@ -113,6 +114,8 @@ pub struct Project {
     state: OnceLock<PathBuf>,
     /// The folder that is worked in, if it is not the project's.
     workspace: Option<PathBuf>,
+    /// The folders of the copies of a read-only journal, which are removed with this.
+    copies: Arc<Mutex<Vec<TempDir>>>,
 }
 
 impl Project {
@@ -156,6 +159,7 @@ impl Project {
             folder,
             state: OnceLock::new(),
             workspace: None,
+            copies: Arc::default(),
         })
     }
 
@@ -338,7 +342,21 @@ impl Project {
 
     /// The runs in the journal; works even if policy or loop files are invalid.
     pub fn runs(&self) -> Result<Runs, Failure> {
-        Ok(Runs::new(Arc::new(self.store(&self.settings()?)?)))
+        Ok(Runs::new(Arc::new(self.store_to_read(&self.settings()?)?)))
+    }
+
+    /// Opens the journal for a command that writes nothing to it; of one that is read-only, a copy.
+    pub fn store_to_read(&self, config: &Config) -> Result<SqliteStore, Failure> {
+        match self.store(config) {
+            Err(failure) if failure.code() == Code::StoreReadOnly => {
+                let journal = self.state()?.join(DATABASE);
+                let JournalCopy { store, folder } = JournalCopy::new(&journal, config.store())?;
+                let mut copies = self.copies.lock().unwrap_or_else(PoisonError::into_inner);
+                copies.push(folder);
+                Ok(store)
+            }
+            opened => opened,
+        }
     }
 
     /// The folder of run files.

@@ -23,8 +23,8 @@ use windlass_kernel::{Code, RiskLevel, TraceId};
 use windlass_loops::{AgentFile, KnownNames, LoopFile};
 use windlass_policy::{Connector, Judgement, PolicySet, Question};
 use windlass_runtime::{
-    Clock as _, FileWorkspace, Gateway, NamedSecrets, People, PolicySupervisor, SystemClock,
-    redactor_of,
+    Clock as _, FileWorkspace, Gateway, NamedSecrets, People, PolicySupervisor, SteadyClock,
+    SystemClock, redactor_of,
 };
 use windlass_store::Store;
 use windlass_views::EventLog;
@@ -407,7 +407,8 @@ impl RunSetup {
         let mut engine = Engine::new(
             Parts {
                 store: Arc::clone(&store),
-                clock: Arc::new(SystemClock),
+                // The working time of runs must not jump with the system clock.
+                clock: Arc::new(SteadyClock::start()),
                 executor: Arc::clone(&executor) as Arc<dyn PhaseExecutor>,
                 observers: vec![
                     Arc::clone(&files) as Arc<dyn RunObservers>,

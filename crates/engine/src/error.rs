@@ -128,6 +128,8 @@ pub enum EngineError {
         by: String,
         /// The reason.
         reason: String,
+        /// The run that the request is for; `None` if it is for all.
+        run: Option<String>,
     },
     /// A hold packet does not match the journal.
     #[error("`{path}` {what}")]

@@ -242,13 +242,7 @@ impl Engine {
         let (file, path) = self.lock_file(name)?;
         match file.try_lock() {
             Ok(()) => Ok(Lock { file }),
-            Err(TryLockError::WouldBlock) => Err(EngineError::Requirement {
-                code: Code::RunConcurrent,
-                message: match name {
-                    "workspace" => "another run is using this workspace".to_owned(),
-                    _ => "another task is running, and this loop allows one at a time".to_owned(),
-                },
-            }),
+            Err(TryLockError::WouldBlock) => Err(concurrent(name)),
             Err(TryLockError::Error(source)) => Err(EngineError::Unwritable { path, source }),
         }
     }
@@ -270,5 +264,23 @@ impl Engine {
             Ok(file) => Ok((file, path_text)),
             Err(source) => Err(EngineError::Unwritable { path: path_text, source }),
         }
+    }
+}
+
+/// The error of a lock that another run holds. Only a workspace can be had twice.
+fn concurrent(lock: &str) -> EngineError {
+    let find =
+        "`windlass status --open` shows that run: wait for it, or stop it with `windlass stop RUN`";
+    let (message, hint) = match lock {
+        "workspace" => (
+            "another run is using this workspace",
+            format!("{find}; a new run has a workspace of its own with `windlass run --worktree`"),
+        ),
+        _ => ("another task is running, and this loop allows one at a time", find.to_owned()),
+    };
+    EngineError::Invalid {
+        code: Code::RunConcurrent,
+        message: message.to_owned(),
+        hint: Some(hint),
     }
 }

@@ -94,8 +94,15 @@ impl StopSwitch {
     /// # Errors
     /// [`EngineError::Stopped`].
     pub fn check(&self, run: Option<&str>) -> Result<(), EngineError> {
-        match self.requested(run) {
-            Some(StopRequest { by, reason, .. }) => Err(EngineError::Stopped { by, reason }),
+        let stopped = |request: StopRequest, run: Option<&str>| {
+            let StopRequest { by, reason, .. } = request;
+            Err(EngineError::Stopped { by, reason, run: run.map(str::to_owned) })
+        };
+        if let Some(request) = self.read(ALL) {
+            return stopped(request, None);
+        }
+        match run.and_then(|name| self.read(name)) {
+            Some(request) => stopped(request, run),
             None => Ok(()),
         }
     }

@@ -1,4 +1,5 @@
-//! The formats of a run's files, of task files, of the backlog, and of the core loop's documents.
+//! The formats of a run's files, of task files, of the backlog, of the core loop's documents, and of calls as
+//! other programs have them.
 //!
 //! Packets, step summaries and the attempt ledger are projections of the journal for people and
 //! their programs: the same content always gives the same bytes, with sorted keys. Nothing is ever
@@ -16,6 +17,7 @@ mod name;
 mod packet;
 mod step;
 mod task;
+pub mod tga;
 mod v1;
 pub mod yaml;
 

@@ -2,6 +2,7 @@
 
 use thiserror::Error;
 use windlass_kernel::canon::CanonError;
+use windlass_kernel::run::RunName;
 use windlass_kernel::{ArtifactType, ChainError, Code, Machine, TraceId};
 use windlass_store::{AcquireError, AppendError, StoreError};
 
@@ -24,6 +25,16 @@ pub enum JournalError {
     NoSuchRun {
         /// What was asked for.
         name: String,
+    },
+    /// Several runs begin like this.
+    #[error("`{start}` stands for {count} runs, such as `{}` and `{}`", two[0], two[1])]
+    SeveralRuns {
+        /// What was asked for.
+        start: String,
+        /// How many runs begin like this.
+        count: usize,
+        /// Two of them.
+        two: [RunName; 2],
     },
     /// The recorded trace is corrupt. It is left as it is.
     #[error("trace `{trace_id}` is corrupt")]
@@ -102,9 +113,9 @@ impl JournalError {
             Self::Corrupt { source, .. } | Self::Rejected { source, .. } => source.code(),
             Self::Purged { .. } => Code::StateRecoveryFailed,
             Self::WrongMachine { expected: Machine::Call, .. } => Code::RequestInvalid,
-            Self::NoSuchRun { .. } | Self::WrongMachine { expected: Machine::Run, .. } => {
-                Code::RunNotFound
-            }
+            Self::NoSuchRun { .. }
+            | Self::SeveralRuns { .. }
+            | Self::WrongMachine { expected: Machine::Run, .. } => Code::RunNotFound,
             Self::WrongMachine { expected: Machine::Grant, .. } => Code::GrantNotFound,
             Self::NotCanonical { source, .. } => source.code(),
             Self::Stale { .. } => Code::StateConcurrentExecution,

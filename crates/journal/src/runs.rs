@@ -14,6 +14,15 @@ const PAGE: usize = 512;
 /// The fewest traces that are listed at once.
 const PAGE_MIN: usize = 32;
 
+/// What stands for the run that was started last.
+pub const LAST: &str = "last";
+/// How the id of a hold begins; the run's name follows.
+const HOLD_PREFIX: &str = "CP_";
+/// The length of a run's name.
+const NAME_CHARS: usize = "run_20260202_120000_1a2b3c4d".len();
+/// The shortest beginning of a name or trace that stands for a run.
+const BEGINNING_CHARS_MIN: usize = 4;
+
 /// Which runs to list.
 #[derive(Clone, Copy, Debug)]
 pub struct RunFilter {
@@ -55,11 +64,14 @@ impl Runs {
         self.store.as_ref()
     }
 
-    /// Finds a run by its name or the id of its trace.
+    /// Finds a run by its name, the id of its trace, the id of one of its holds, the unique beginning of its name
+    /// or trace, or as [`LAST`].
     ///
     /// # Errors
-    /// [`JournalError::NoSuchRun`] when there is none.
+    /// [`JournalError::NoSuchRun`] when there is none, [`JournalError::SeveralRuns`] when a beginning is not unique.
     pub fn find(&self, name: &str) -> Result<TraceId, JournalError> {
+        let run = name.strip_prefix(HOLD_PREFIX).and_then(|hold| hold.get(..NAME_CHARS));
+        let name = run.unwrap_or(name);
         let found = match (name.parse::<TraceId>(), name.parse()) {
             (Ok(trace_id), _) => match self.store.load_state(trace_id) {
                 Ok(state) => is_run(&state).then_some(trace_id),
@@ -67,9 +79,38 @@ impl Runs {
                 Err(error) => return Err(error.into()),
             },
             (Err(_), Ok(name)) => self.find_named(&name)?,
-            (Err(_), Err(_)) => None,
+            (Err(_), Err(_)) if name == LAST => self.newest()?,
+            (Err(_), Err(_)) => self.find_beginning(name)?,
         };
         found.ok_or_else(|| JournalError::NoSuchRun { name: name.chars().take(80).collect() })
+    }
+
+    /// The run that was started last.
+    fn newest(&self) -> Result<Option<TraceId>, JournalError> {
+        let filter = RunFilter { open_only: false, state: None, limit: 1 };
+        Ok(self.list(&filter)?.first().map(|run| run.trace.head.trace_id))
+    }
+
+    /// The only run whose name or trace begins like this.
+    fn find_beginning(&self, start: &str) -> Result<Option<TraceId>, JournalError> {
+        if start.len() < BEGINNING_CHARS_MIN {
+            return Ok(None);
+        }
+        let filter = RunFilter { open_only: false, state: None, limit: usize::MAX };
+        let mut found = self.list(&filter)?;
+        found.retain(|run| {
+            run.name.to_string().starts_with(start)
+                || run.trace.head.trace_id.to_string().starts_with(start)
+        });
+        match found.as_slice() {
+            [] => Ok(None),
+            [run] => Ok(Some(run.trace.head.trace_id)),
+            [first, second, ..] => Err(JournalError::SeveralRuns {
+                start: start.to_owned(),
+                count: found.len(),
+                two: [first.name, second.name],
+            }),
+        }
     }
 
     /// Lists runs, newest first.

@@ -140,6 +140,11 @@ impl ArtifactChain {
                         && entry.tool_call_id == Some(tool_call_id),
                     "the effect belongs to another call",
                 )?;
+                let key = self.request.as_ref().and_then(RequestRecord::idempotency_key);
+                require(
+                    entry.idempotency_key.as_deref() == key,
+                    "the effect and its call have different idempotency keys",
+                )?;
                 let success = outcome == Outcome::Success;
                 require(
                     success == (entry.to_state == State::Completed),

@@ -74,7 +74,13 @@ pub enum ChainError {
         /// The state of the trace before the entry.
         after: StateOrEmpty,
     },
-    /// An entry has no tool call id, or the id of another call.
+    /// The entry of a tool call, or of its effect, has no tool call id.
+    #[error("entry {sequence_number} has no tool call id")]
+    MissingToolCall {
+        /// The sequence number of the entry.
+        sequence_number: u64,
+    },
+    /// An entry has the tool call id of another call.
     #[error("entry {sequence_number} does not contain the id of its tool call")]
     ToolCall {
         /// The sequence number of the entry.
@@ -157,6 +163,7 @@ impl ChainError {
         match self {
             Self::SequenceGap { .. } | Self::Truncated { .. } => Code::StateSequenceGap,
             Self::Transition { .. } | Self::ToolCall { .. } => Code::StateInvalidTransition,
+            Self::MissingToolCall { .. } => Code::MissingToolCallId,
             Self::Impossible { .. } => Code::StateRecoveryFailed,
             Self::HeadMismatch { .. }
             | Self::ForeignTrace { .. }
@@ -229,7 +236,17 @@ impl Head {
     /// The first [`ChainError`] in this order: sequence, previous digest, transition from the
     /// current state, own digest.
     pub fn admit(&self, entry: &Entry, buffer: &mut Vec<u8>) -> Result<Self, ChainError> {
-        let head = self.follow(entry)?;
+        self.admit_as(entry, entry.from_state.machine().schema_id(), buffer)
+    }
+
+    /// Verifies the same as [`Head::admit`] for an entry whose `schema_id` must be this one.
+    pub(crate) fn admit_as(
+        &self,
+        entry: &Entry,
+        schema_id: &str,
+        buffer: &mut Vec<u8>,
+    ) -> Result<Self, ChainError> {
+        let head = self.follow_as(entry, schema_id)?;
         if entry.compute_digest(buffer) != entry.entry_digest {
             return Err(ChainError::OwnDigest { sequence_number: entry.sequence_number });
         }
@@ -242,6 +259,10 @@ impl Head {
     /// # Errors
     /// As [`Head::admit`].
     pub fn follow(&self, entry: &Entry) -> Result<Self, ChainError> {
+        self.follow_as(entry, entry.from_state.machine().schema_id())
+    }
+
+    fn follow_as(&self, entry: &Entry, schema_id: &str) -> Result<Self, ChainError> {
         let sequence_number = self.sequence_number.saturating_add(1);
         if entry.sequence_number != sequence_number {
             return Err(ChainError::SequenceGap {
@@ -264,6 +285,10 @@ impl Head {
             });
         }
         let tool_call_id = self.follow_call(entry)?;
+        if entry.schema_id != schema_id {
+            let reason = format!("its schema_id is `{}`", entry.schema_id);
+            return Err(ChainError::Malformed { sequence_number, reason });
+        }
         if entry.schema_version != SCHEMA_VERSION {
             let reason = format!("its schema_version is `{}`", entry.schema_version);
             return Err(ChainError::Malformed { sequence_number, reason });
@@ -284,12 +309,14 @@ impl Head {
 
     /// Verifies that the entry that dispatches a call and the entry that ends it contain its id.
     fn follow_call(&self, entry: &Entry) -> Result<Option<ToolCallId>, ChainError> {
-        let error = ChainError::ToolCall { sequence_number: entry.sequence_number };
+        let sequence_number = entry.sequence_number;
         match entry.to_state {
-            State::Executing if entry.tool_call_id.is_none() => Err(error),
+            State::Executing | State::Completed | State::Failed if entry.tool_call_id.is_none() => {
+                Err(ChainError::MissingToolCall { sequence_number })
+            }
             State::Executing => Ok(entry.tool_call_id),
             State::Completed | State::Failed if entry.tool_call_id != self.tool_call_id => {
-                Err(error)
+                Err(ChainError::ToolCall { sequence_number })
             }
             State::Completed
             | State::Failed

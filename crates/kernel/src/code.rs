@@ -46,6 +46,8 @@ codes! {
     StateLockAcquireFailed = "STATE_LOCK_ACQUIRE_FAILED",
     /// The writer lost the lease of the trace to another process.
     StateConcurrentExecution = "STATE_CONCURRENT_EXECUTION",
+    /// The entry of a tool call, or of its effect, has no tool call id.
+    MissingToolCallId = "MISSING_TOOL_CALL_ID",
 
     /// The tool is not in the tool registry.
     ToolUnclassifiedDenied = "TOOL_UNCLASSIFIED_DENIED",

@@ -12,7 +12,8 @@ pub const SCHEMA_VERSION: &str = "v1";
 /// The longest idempotency key, in characters.
 pub const KEY_CHARS_MAX: usize = 255;
 
-/// One entry of a trace, with exactly the fields of the execution log entry.
+/// One entry of a trace, with exactly the fields of the execution log entry. A reader takes an absent
+/// `tool_call_id` or `idempotency_key` as null; the digest covers the null either way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, schemars::JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Entry {
@@ -40,10 +41,10 @@ pub struct Entry {
     /// The digest of the artifact's body.
     pub artifact_digest: Digest,
     /// The id of the tool call, once there is one.
-    #[serde(deserialize_with = "present")]
+    #[serde(default)]
     pub tool_call_id: Option<ToolCallId>,
     /// The call's idempotency key, if it has one.
-    #[serde(deserialize_with = "present")]
+    #[serde(default)]
     #[schemars(length(min = 1, max = 255))]
     pub idempotency_key: Option<String>,
     /// SHA-256 of the canonical JSON of all other fields.
@@ -165,8 +166,14 @@ mod tests {
             bad.as_object_mut().unwrap().insert(field.into(), value);
             assert!(serde_json::from_value::<Entry>(bad).is_err(), "{field}");
         }
-        let mut absent = good;
-        absent.as_object_mut().unwrap().remove("tool_call_id");
-        assert!(serde_json::from_value::<Entry>(absent).is_err(), "absent is not null");
+        let mut absent = good.clone();
+        absent.as_object_mut().unwrap().remove("artifact_id");
+        assert!(serde_json::from_value::<Entry>(absent).is_err());
+        for field in ["tool_call_id", "idempotency_key"] {
+            let mut absent = good.clone();
+            absent.as_object_mut().unwrap().remove(field);
+            let read: Entry = serde_json::from_value(absent).unwrap();
+            assert_eq!(serde_json::to_value(read).unwrap(), good, "an absent {field} is null");
+        }
     }
 }

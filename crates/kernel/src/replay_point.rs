@@ -32,6 +32,10 @@ pub struct ReplayPoint {
     pub schema_id: Cow<'static, str>,
     /// The version of the schema.
     pub schema_version: Cow<'static, str>,
+    /// The trace; replay points that were written before this field existed have none.
+    #[serde(default)]
+    #[schemars(with = "TraceId")]
+    pub trace_id: Option<TraceId>,
     /// The sequence number of the entry that it was created at.
     #[schemars(range(min = 1, max = 9_007_199_254_740_991_i64))]
     pub checkpoint_sequence_number: u64,
@@ -95,6 +99,7 @@ impl ReplayPoint {
         Self {
             schema_id: Self::SCHEMA_ID.into(),
             schema_version: SCHEMA_VERSION.into(),
+            trace_id: Some(state.trace_id),
             checkpoint_sequence_number: state.last_sequence_number,
             checkpoint_digest: state.digest(),
             checkpoint_state: state,
@@ -114,6 +119,9 @@ impl ReplayPoint {
         }
         if self.checkpoint_state.digest() != self.checkpoint_digest {
             return Err(ChainError::ReplayPoint { sequence_number, what: "its digest" });
+        }
+        if self.trace_id.is_some_and(|trace_id| trace_id != self.checkpoint_state.trace_id) {
+            return Err(ChainError::ReplayPoint { sequence_number, what: "its trace" });
         }
         if self.checkpoint_state.last_sequence_number != sequence_number {
             return Err(ChainError::ReplayPoint { sequence_number, what: "its sequence number" });

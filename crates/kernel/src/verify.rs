@@ -3,7 +3,9 @@
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{ChainError, Code, Digest, Entry, Head, State, TraceId, Uuid7, canon};
+use crate::{
+    ArtifactType, ChainError, Code, Digest, Entry, Head, Machine, State, TraceId, Uuid7, canon,
+};
 
 /// A streaming verifier of one trace, in constant memory.
 ///
@@ -15,7 +17,14 @@ pub struct ChainVerifier {
     entry_count: u64,
     error: Option<ChainError>,
     buffer: Vec<u8>,
+    /// Whether the first entry has the upstream `schema_id`; then all must have it.
+    is_upstream: bool,
+    /// The idempotency key of the dispatched call.
+    call_key: Option<String>,
 }
+
+/// The `schema_id` of the entries of calls that other programs write. Their digests cover it.
+pub const UPSTREAM_ENTRY_SCHEMA_ID: &str = "talos.tga.execution_log_entry";
 
 /// The head of a chain without a valid entry. A report does not contain the trace id, so any id will do.
 const NO_HEAD: Head = Head::empty(TraceId(Uuid7::from_parts(0, [0; 10])));
@@ -33,12 +42,22 @@ impl ChainVerifier {
     /// [`ChainError::Malformed`]. A [`Value`] does not show whether its text had a duplicate key, so
     /// parse text with [`canon::parse`] first.
     pub fn push_json(&mut self, value: &Value) {
+        self.push_json_with(value, |_| Ok(()));
+    }
+
+    /// Like [`ChainVerifier::push_json`], for an entry that must also satisfy `check`, such as the
+    /// verification of its artifact.
+    pub fn push_json_with(
+        &mut self,
+        value: &Value,
+        check: impl FnOnce(&Entry) -> Result<(), ChainError>,
+    ) {
         if self.error.is_some() {
             self.entry_count += 1;
             return;
         }
         match read(value) {
-            Ok(entry) => self.push(&entry),
+            Ok(entry) => self.push_with(&entry, check),
             Err(reason) => {
                 let sequence_number = self.last_sequence_number() + 1;
                 self.entry_count += 1;
@@ -49,15 +68,48 @@ impl ChainVerifier {
 
     /// Verifies that `entry` is the next one.
     pub fn push(&mut self, entry: &Entry) {
+        self.push_with(entry, |_| Ok(()));
+    }
+
+    /// Reports a chain whose entries are valid, but which as a whole is not.
+    pub fn refuse(&mut self, reason: String) {
+        let sequence_number = self.last_sequence_number() + 1;
+        self.error.get_or_insert(ChainError::Malformed { sequence_number, reason });
+    }
+
+    fn push_with(&mut self, entry: &Entry, check: impl FnOnce(&Entry) -> Result<(), ChainError>) {
         self.entry_count += 1;
         if self.error.is_some() {
             return;
         }
         let head = self.head.unwrap_or(Head::empty(entry.trace_id));
-        match head.admit(entry, &mut self.buffer) {
+        if self.head.is_none() {
+            self.is_upstream = entry.schema_id == UPSTREAM_ENTRY_SCHEMA_ID
+                && entry.from_state.machine() == Machine::Call;
+        }
+        let schema_id = match self.is_upstream {
+            true => UPSTREAM_ENTRY_SCHEMA_ID,
+            false => entry.from_state.machine().schema_id(),
+        };
+        let next = head.admit_as(entry, schema_id, &mut self.buffer);
+        match next.and_then(|next| self.check_key(entry).and_then(|()| check(entry)).map(|()| next))
+        {
             Ok(next) => self.head = Some(next),
             Err(error) => self.error = Some(error),
         }
+    }
+
+    /// Verifies that an effect has the idempotency key of its call.
+    fn check_key(&mut self, entry: &Entry) -> Result<(), ChainError> {
+        if entry.to_state == State::Executing {
+            self.call_key.clone_from(&entry.idempotency_key);
+        } else if entry.artifact_type == ArtifactType::ToolEffect
+            && entry.idempotency_key != self.call_key
+        {
+            let reason = "the effect and its call have different idempotency keys";
+            return Err(ChainError::Link { sequence_number: entry.sequence_number, reason });
+        }
+        Ok(())
     }
 
     /// The head after the last valid entry; `None` before the first one.
@@ -120,6 +172,7 @@ impl ChainReport {
                 | ChainError::ForeignTrace { .. }
                 | ChainError::PreviousDigest { .. }
                 | ChainError::Transition { .. }
+                | ChainError::MissingToolCall { .. }
                 | ChainError::ToolCall { .. }
                 | ChainError::OwnDigest { .. }
                 | ChainError::Malformed { .. }

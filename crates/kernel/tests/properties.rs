@@ -14,8 +14,12 @@ use windlass_kernel::{
     ReplayPoint, ReplayPointState, State, Timestamp, ToolCallId, TraceId, Transition, Uuid7, canon,
 };
 
-const CHAIN_CODES: [Code; 3] =
-    [Code::StateSequenceGap, Code::StateChecksumMismatch, Code::StateInvalidTransition];
+const CHAIN_CODES: [Code; 4] = [
+    Code::StateSequenceGap,
+    Code::StateChecksumMismatch,
+    Code::StateInvalidTransition,
+    Code::MissingToolCallId,
+];
 
 /// A draft before the state of its trace is known.
 #[derive(Clone, Debug)]
@@ -63,28 +67,32 @@ static ALL_TRANSITIONS: LazyLock<Vec<Transition>> = LazyLock::new(|| {
     all
 });
 
-fn draft(wish: &Wish, head: &Head) -> Draft {
+fn draft(wish: &Wish, head: &Head, last: Option<&Entry>) -> Draft {
     let allowed: Vec<Transition> = ALL_TRANSITIONS
         .iter()
         .filter(|transition| wish.legal && transition.is_allowed_from(head.state))
         .copied()
         .collect();
     let choices = if allowed.is_empty() { &*ALL_TRANSITIONS } else { &allowed };
+    let transition = *wish.pick.get(choices);
+    // An effect has the key of its call.
+    let is_effect = transition.artifact == ArtifactType::ToolEffect;
+    let call_key = last.filter(|_| is_effect).map(|call| call.idempotency_key.clone());
     Draft {
         ts: Timestamp::from_unix_ms(wish.ms).unwrap(),
-        transition: *wish.pick.get(choices),
+        transition,
         artifact_id: ArtifactId(id(2, wish.artifact)),
         artifact_digest: Digest::of(&[wish.artifact]),
         tool_call_id: (wish.call > 0).then(|| ToolCallId(id(3, wish.call))),
-        idempotency_key: wish.key.clone(),
+        idempotency_key: call_key.unwrap_or_else(|| wish.key.clone()),
     }
 }
 
 /// Appends every wish that is allowed.
 fn grow(wishes: &[Wish]) -> (Vec<Entry>, Head) {
-    let (mut entries, mut head) = (Vec::new(), empty());
+    let (mut entries, mut head): (Vec<Entry>, Head) = (Vec::new(), empty());
     for wish in wishes {
-        if let Ok((entry, next)) = head.append(draft(wish, &head)) {
+        if let Ok((entry, next)) = head.append(draft(wish, &head, entries.last())) {
             entries.push(entry);
             head = next;
         }
@@ -307,9 +315,9 @@ proptest! {
     fn appended_entries_are_verified_and_satisfy_all_invariants(
         wishes in proptest::collection::vec(wish(), 0..24),
     ) {
-        let (mut entries, mut head) = (Vec::new(), empty());
+        let (mut entries, mut head): (Vec<Entry>, Head) = (Vec::new(), empty());
         for wish in &wishes {
-            let draft = draft(wish, &head);
+            let draft = draft(wish, &head, entries.last());
             match head.append(draft.clone()) {
                 Ok((entry, next)) => {
                     prop_assert_eq!(head.admit(&entry, &mut Vec::new()), Ok(next));

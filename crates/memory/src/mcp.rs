@@ -113,7 +113,7 @@ impl McpMemory {
         class: RiskLevel,
         end: Instant,
     ) -> Result<Value, MemoryError> {
-        let id = uuid::Uuid::now_v7().to_string();
+        let id = new_id().to_string();
         let tool_call_id: ToolCallId =
             id.parse().map_err(|_| MemoryError::unavailable("there is no id for a call"))?;
         let reply = self.connectors.perform(&Job {
@@ -218,5 +218,13 @@ impl Memory for McpMemory {
         let arguments = Value::Object(arguments);
         let result = self.call(&self.names.store, &arguments, RiskLevel::Write, end)?;
         Ok(answer::stored_id(&result))
+    }
+}
+
+/// A new id, also on a machine whose clock is before 1970, for which ids have no room.
+fn new_id() -> uuid::Uuid {
+    match std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH) {
+        Ok(_) => uuid::Uuid::now_v7(),
+        Err(_) => uuid::Uuid::new_v7(uuid::Timestamp::from_unix(uuid::NoContext, 0, 0)),
     }
 }

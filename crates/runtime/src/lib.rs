@@ -24,7 +24,7 @@ mod streak;
 mod supervisor;
 mod workspace;
 
-pub use clock::{Clock, SystemClock};
+pub use clock::{Clock, SteadyClock, SystemClock};
 pub use decide::Answer;
 pub use error::GatewayError;
 pub use gateway::{Gateway, ReadDurability, Settings};

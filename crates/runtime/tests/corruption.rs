@@ -74,7 +74,7 @@ const DAMAGES: &[(&str, Code, Tamper)] = &[
         entry.tool_call_id = Some(ToolCallId(OTHER));
         redigest(entry);
     }),
-    ("no call id", Code::StateInvalidTransition, |tables, id| {
+    ("no call id", Code::MissingToolCallId, |tables, id| {
         let entry = &mut entry(tables, id, 2).entry;
         entry.tool_call_id = None;
         redigest(entry);

@@ -139,13 +139,13 @@ const TAMPERS: &[(&str, Tamper, Code, u64)] = &[
         4,
     ),
     (
-        "another call's id",
+        "no call's id",
         |tables, id| {
             let entry = &mut records(tables, id)[3].entry;
             entry.tool_call_id = None;
             entry.entry_digest = entry.compute_digest(&mut Vec::new());
         },
-        Code::StateInvalidTransition,
+        Code::MissingToolCallId,
         4,
     ),
     (

@@ -42,9 +42,18 @@ pub struct BundleLimits {
     pub plain_bytes_max: u64,
 }
 
-impl Default for BundleLimits {
-    fn default() -> Self {
-        Self { members_max: 50_000, plain_bytes_max: 64 << 30 }
+/// What a bundle of any size may decompress to.
+const PLAIN_BYTES_MIN: u64 = 1 << 30;
+/// To how many times its size a bundle may decompress beyond that.
+const PLAIN_RATIO_MAX: u64 = 64;
+
+impl BundleLimits {
+    /// The limits of a bundle of this size: a small file declares no huge contents, which would be decompressed to
+    /// verify them.
+    #[must_use]
+    pub const fn of_size(bytes: u64) -> Self {
+        let plain_bytes_max = PLAIN_BYTES_MIN.saturating_add(bytes.saturating_mul(PLAIN_RATIO_MAX));
+        Self { members_max: 50_000, plain_bytes_max }
     }
 }
 

@@ -139,8 +139,16 @@ fn test(path: &Path) -> Result<Holder, StoreError> {
     }
 }
 
+/// A new id, also on a machine whose clock is before 1970, for which ids have no room.
+pub fn random_id() -> uuid::Uuid {
+    match std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH) {
+        Ok(_) => uuid::Uuid::now_v7(),
+        Err(_) => uuid::Uuid::new_v7(uuid::Timestamp::from_unix(uuid::NoContext, 0, 0)),
+    }
+}
+
 fn fresh_id() -> Result<HolderId, StoreError> {
-    Uuid7::from_bytes(*uuid::Uuid::now_v7().as_bytes())
+    Uuid7::from_bytes(*random_id().as_bytes())
         .map(HolderId)
         .map_err(|error| StoreError::Corrupt { reason: error.to_string() })
 }

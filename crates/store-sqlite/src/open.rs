@@ -11,6 +11,7 @@ use windlass_store::StoreError;
 
 use crate::files::{DatabaseFiles, KnownFile};
 use crate::head_file::{self, Head, HeadFile};
+use crate::liveness::random_id;
 use crate::progress::Progress;
 use crate::sql::Context as _;
 
@@ -293,7 +294,7 @@ fn create_schema(connection: &mut Connection) -> Result<(), StoreError> {
 /// Creates the schema, and the id of the store.
 pub fn create(connection: &Connection) -> Result<(), StoreError> {
     connection.execute_batch(SCHEMA).context("create its schema")?;
-    let random = uuid::Uuid::now_v7();
+    let random = random_id();
     let (_, id) = random.as_u64_pair();
     Progress::create(connection, id.cast_signed())
 }

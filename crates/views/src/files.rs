@@ -84,6 +84,16 @@ impl Files {
         Ok(paths.iter().map(|path| self.folder.on_disk(path)).chain(checkpoints).collect())
     }
 
+    /// The id of the hold that a run waits at, which is also the name of its packet.
+    ///
+    /// # Errors
+    /// [`EngineError`] if the run cannot be read.
+    pub fn hold_id(&self, trace_id: TraceId) -> Result<Option<CheckpointId>, EngineError> {
+        let (view, run) = self.view_of(trace_id, Check::Prefix)?;
+        let waits = run.hold.is_some() && run.ended.is_none();
+        Ok(view.holds.last().filter(|_| waits).map(|hold| hold.id.clone()))
+    }
+
     /// Reads a run and the contents of its files.
     fn view_of(&self, trace_id: TraceId, check: Check) -> Result<(RunView, Run), EngineError> {
         self.read_into(RunView::new(trace_id), trace_id, check)

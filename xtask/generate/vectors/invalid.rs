@@ -9,6 +9,7 @@ use super::fixture::{Call, id, named};
 const GAP: Code = Code::StateSequenceGap;
 const CHECKSUM: Code = Code::StateChecksumMismatch;
 const TRANSITION: Code = Code::StateInvalidTransition;
+const MISSING: Code = Code::MissingToolCallId;
 
 /// Whether the schema alone refuses the wrong entry.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -27,21 +28,32 @@ struct Cases<'a> {
 
 /// Entries as raw JSON, to be damaged. Places count from 1, as sequence numbers do.
 #[derive(Clone)]
-struct Raw(Vec<Value>);
+pub(super) struct Raw(pub(super) Vec<Value>);
 
 impl Raw {
+    /// The entries of a valid chain.
+    pub(super) fn of(calls: &[Call], name: &str) -> Result<Self> {
+        let entries = &named(calls, name)?.entries;
+        Ok(Self(entries.iter().map(serde_json::to_value).collect::<Result<_, _>>()?))
+    }
+
+    /// The number of entries.
+    pub(super) const fn len(&self) -> usize {
+        self.0.len()
+    }
+
     fn at(&mut self, place: usize) -> Result<&mut Value> {
         self.0.get_mut(place - 1).with_context(|| format!("there is no entry {place}"))
     }
 
     /// Sets one field and leaves the digest as it is.
-    fn tamper(mut self, place: usize, field: &str, value: Value) -> Result<Self> {
+    pub(super) fn tamper(mut self, place: usize, field: &str, value: Value) -> Result<Self> {
         let entry = self.at(place)?.as_object_mut().context("an entry is an object")?;
         entry.insert(field.to_owned(), value);
         Ok(self)
     }
 
-    fn without(mut self, place: usize, field: &str) -> Result<Self> {
+    pub(super) fn without(mut self, place: usize, field: &str) -> Result<Self> {
         self.at(place)?.as_object_mut().context("an entry is an object")?.remove(field);
         Ok(self)
     }
@@ -58,7 +70,7 @@ impl Raw {
 
     /// Recomputes the numbers, links and digests of all entries from `place` on, so that only their
     /// content is wrong.
-    fn relink(mut self, place: usize) -> Result<Self> {
+    pub(super) fn relink(mut self, place: usize) -> Result<Self> {
         for at in place..=self.0.len() {
             let before = match at {
                 1 => json!(Digest::GENESIS),
@@ -71,7 +83,7 @@ impl Raw {
     }
 
     /// Sets fields of one entry and recomputes all digests.
-    fn forge(mut self, place: usize, fields: &[(&str, Value)]) -> Result<Self> {
+    pub(super) fn forge(mut self, place: usize, fields: &[(&str, Value)]) -> Result<Self> {
         for (field, value) in fields {
             self = self.tamper(place, field, value.clone())?;
         }
@@ -83,17 +95,17 @@ impl Raw {
         self.tamper(place, field, value)?.redigest(place)
     }
 
-    fn truncate(mut self, length: usize) -> Self {
+    pub(super) fn truncate(mut self, length: usize) -> Self {
         self.0.truncate(length);
         self
     }
 
-    fn drop(mut self, place: usize) -> Self {
+    pub(super) fn drop(mut self, place: usize) -> Self {
         self.0.remove(place - 1);
         self
     }
 
-    fn copy(mut self, from: usize, to: usize) -> Result<Self> {
+    pub(super) fn copy(mut self, from: usize, to: usize) -> Result<Self> {
         let entry = self.at(from)?.clone();
         self.0.insert(to - 1, entry);
         Ok(self)
@@ -105,7 +117,7 @@ impl Raw {
     }
 
     /// Appends an entry that claims a transition, with correct links and digests.
-    fn claim(self, from: &str, to: &str, artifact: &str) -> Result<Self> {
+    pub(super) fn claim(self, from: &str, to: &str, artifact: &str) -> Result<Self> {
         let place = self.0.len() + 1;
         let fields = step(from, to, artifact);
         let mut more = self.copy(place - 1, place)?.forge(place, &fields)?;
@@ -122,8 +134,7 @@ fn step(from: &str, to: &str, artifact: &str) -> [(&'static str, Value); 3] {
 
 impl Cases<'_> {
     fn raw(&self, name: &str) -> Result<Raw> {
-        let entries = &named(self.calls, name)?.entries;
-        Ok(Raw(entries.iter().map(serde_json::to_value).collect::<Result<_, _>>()?))
+        Raw::of(self.calls, name)
     }
 
     fn add(
@@ -310,14 +321,24 @@ fn tool_calls(cases: &mut Cases<'_>) -> Result<()> {
     let null = [("tool_call_id", Value::Null)];
     let other = [("tool_call_id", json!(id(4, 21)))];
     let rows = [
-        ("executing-without-tool-call-id", whole()?.forge(3, &null), 3),
-        ("completed-without-tool-call-id", whole()?.forge(4, &null), 4),
-        ("completed-with-another-tool-call-id", whole()?.forge(4, &other), 4),
-        ("failed-without-tool-call-id", failed()?.forge(4, &null), 4),
-        ("failed-with-another-tool-call-id", failed()?.forge(4, &other), 4),
+        ("executing-without-tool-call-id", whole()?.forge(3, &null), 3, MISSING),
+        ("completed-without-tool-call-id", whole()?.forge(4, &null), 4, MISSING),
+        ("completed-with-another-tool-call-id", whole()?.forge(4, &other), 4, TRANSITION),
+        ("failed-without-tool-call-id", failed()?.forge(4, &null), 4, MISSING),
+        ("failed-with-another-tool-call-id", failed()?.forge(4, &other), 4, TRANSITION),
     ];
-    for (name, raw, point) in rows {
-        cases.add(name, raw, TRANSITION, point, Shape::Good)?;
+    for (name, raw, point, code) in rows {
+        cases.add(name, raw, code, point, Shape::Good)?;
+    }
+    let absent = cases.raw("completed")?.without(3, "tool_call_id")?.relink(3);
+    cases.add("absent-tool-call-id-of-a-call", absent, MISSING, 3, Shape::Good)?;
+    let keys = [
+        ("effect-with-another-key", json!("another")),
+        ("effect-without-the-key-of-its-call", Value::Null),
+    ];
+    for (name, key) in keys {
+        let raw = cases.raw("completed")?.forge(4, &[("idempotency_key", key)]);
+        cases.add(name, raw, CHECKSUM, 4, Shape::Good)?;
     }
     Ok(())
 }
@@ -344,6 +365,9 @@ fn shapes(cases: &mut Cases<'_>) -> Result<()> {
         ("timestamp-without-milliseconds", 2, "ts", json!("2026-01-01T00:00:04Z")),
         ("timestamp-with-offset", 2, "ts", json!("2026-01-01T00:00:04.034+00:00")),
         ("timestamp-as-number", 2, "ts", json!(1_767_225_604_034_u64)),
+        ("unknown-schema-id", 2, "schema_id", json!("tga.other")),
+        ("schema-id-of-a-run", 1, "schema_id", json!("windlass.run_log_entry")),
+        ("schema-id-of-other-entries", 2, "schema_id", json!("talos.tga.execution_log_entry")),
         ("wrong-schema-version", 2, "schema_version", json!("v2")),
         ("schema-version-as-number", 1, "schema_version", json!(1)),
         ("key-of-256-characters", 2, "idempotency_key", json!("k".repeat(256))),
@@ -366,8 +390,6 @@ fn shapes(cases: &mut Cases<'_>) -> Result<()> {
         ("missing-artifact-id", 2, "artifact_id"),
         ("missing-sequence-number", 2, "sequence_number"),
         ("missing-schema-id", 1, "schema_id"),
-        ("absent-tool-call-id-is-not-null", 1, "tool_call_id"),
-        ("absent-idempotency-key-is-not-null", 1, "idempotency_key"),
     ] {
         let raw = cases.raw("completed-read")?.without(place, field)?.redigest(place);
         cases.add(name, raw, CHECKSUM, u64::try_from(place)?, Shape::Bad(place))?;

@@ -76,6 +76,7 @@ pub fn checkpoints(calls: &[Call]) -> Result<Value> {
         ("number-in-the-state-changed", "/checkpoint_state/last_sequence_number", json!(4)),
         ("digest-changed", "/checkpoint_digest", other.clone()),
         ("sequence-number-differs", "/checkpoint_sequence_number", json!(2)),
+        ("trace-differs", "/trace_id", json!(id(5, 0))),
         ("schema-version", "/schema_version", json!("v2")),
         ("schema-id", "/schema_id", json!("tga.execution_state")),
         ("upper-case-digest", "/checkpoint_digest", json!("A".repeat(64))),

@@ -42,7 +42,7 @@ pub struct RunTask {
 /// Options of `resume`.
 #[derive(Debug, Args)]
 pub struct Resume {
-    /// The run.
+    /// The run: its name, its hold's id (`CP_…`), a unique beginning, or `last`.
     #[arg(value_name = "RUN", required_unless_present = "due")]
     pub run: Option<String>,
     /// Resume all runs whose agent could not be reached and can be tried again now; for a timer.
@@ -115,7 +115,7 @@ pub enum Queue {
     },
     /// Show what a run waits for.
     Show {
-        /// The run.
+        /// The run: its name, its hold's id (`CP_…`), a unique beginning, or `last`.
         #[arg(value_name = "RUN")]
         run: String,
     },
@@ -125,7 +125,7 @@ pub enum Queue {
     Reject(Answer),
     /// Answer a question, of an agent or of a phase that a person does; the run can continue with your text.
     Answer {
-        /// The run.
+        /// The run: its name, its hold's id (`CP_…`), a unique beginning, or `last`.
         #[arg(value_name = "RUN")]
         run: String,
         /// Your answer.
@@ -143,7 +143,7 @@ pub enum Queue {
     },
     /// Withdraw your answer, as long as the run was not resumed.
     Revoke {
-        /// The run.
+        /// The run: its name, its hold's id (`CP_…`), a unique beginning, or `last`.
         #[arg(value_name = "RUN")]
         run: String,
         #[command(flatten)]
@@ -154,7 +154,7 @@ pub enum Queue {
 /// Options of `queue approve` and `queue reject`.
 #[derive(Debug, Args)]
 pub struct Answer {
-    /// The run.
+    /// The run: its name, its hold's id (`CP_…`), a unique beginning, or `last`.
     #[arg(value_name = "RUN")]
     pub run: String,
     #[command(flatten)]
@@ -313,15 +313,25 @@ pub struct Demo {
 /// Options of `export`.
 #[derive(Debug, Args)]
 pub struct Export {
-    /// The run.
-    #[arg(value_name = "RUN")]
+    /// The run; with `--as` the id of a call.
+    #[arg(value_name = "RUN|CALL")]
     pub run: String,
     /// Write the whole run to one signed file, which can be verified without this project.
     #[arg(long, value_name = "FILE")]
     pub bundle: Option<PathBuf>,
+    /// Print a call in a form of other programs, with its artifacts; `verify --file` verifies it.
+    #[arg(long = "as", value_name = "FORM", conflicts_with = "bundle")]
+    pub form: Option<ExportForm>,
     /// Overwrite an existing bundle.
     #[arg(long, requires = "bundle")]
     pub force: bool,
+}
+
+/// A form of calls that other programs have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ExportForm {
+    /// Entries and artifacts with `talos.tga.*` ids.
+    Tga,
 }
 
 /// Options of `close`.

@@ -14,7 +14,8 @@ pub struct Verify {
     #[arg(long, conflicts_with_all = ["file", "anchor"])]
     pub all: bool,
     /// Verify a chain in a file, `-` for standard input: a JSON array, `{"entries": […]}`, or one
-    /// entry per line. Needs no project; always prints JSON.
+    /// entry per line; artifacts beside the entries are verified too. Needs no project; always
+    /// prints JSON.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["anchor", "key"])]
     pub file: Option<PathBuf>,
     /// Compare the journal with an anchor: list traces that are missing, truncated or rewritten.

@@ -1,5 +1,6 @@
 //! `windlass init`.
 
+use std::collections::BTreeMap;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
@@ -77,6 +78,12 @@ const FILES: &[(&str, &str)] = &[
     ("agents/skeptic.md", include_str!("../../../../loops/agents/skeptic.md")),
     ("agents/worker.md", include_str!("../../../../loops/agents/worker.md")),
 ];
+
+/// The files of a new project, by their paths in its folder.
+pub fn shipped_files() -> BTreeMap<String, Vec<u8>> {
+    FILES.iter().map(|(path, text)| ((*path).to_owned(), text.as_bytes().to_vec())).collect()
+}
+
 /// The file that keeps what belongs to one machine out of git.
 const GITIGNORE: &str = include_str!("../../../../policies/gitignore");
 

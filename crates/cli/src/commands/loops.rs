@@ -1,10 +1,14 @@
-//! `windlass loop`: the loops of a project.
+//! `windlass loop`: the loops of a project, or those that a new one gets.
+
+use std::collections::BTreeMap;
+use std::path::Path;
 
 use serde_json::json;
 use windlass_kernel::Code;
 use windlass_loops::draw;
 
 use crate::args::{Draw, Loop};
+use crate::commands::init;
 use crate::failure::{CommandResult, Failure};
 use crate::input;
 use crate::output::{Output, Style, sanitize};
@@ -12,8 +16,8 @@ use crate::project::{FILE_BYTES_MAX, Project};
 use crate::setup::{agents, builtins, compose_rules, loops, rules};
 
 /// Runs a subcommand of `loop`.
-pub fn run(project: &Project, command: &Loop, output: &Output) -> CommandResult {
-    let files = project.files()?;
+pub fn run(named: Option<&Path>, command: &Loop, output: &Output) -> CommandResult {
+    let files = files(named)?;
     let agents = agents(&files)?;
     match command {
         Loop::List => {
@@ -110,6 +114,17 @@ pub fn run(project: &Project, command: &Loop, output: &Output) -> CommandResult 
             }
             Ok(0)
         }
+    }
+}
+
+/// The files of the project; outside of one, those that a new project gets.
+fn files(named: Option<&Path>) -> Result<BTreeMap<String, Vec<u8>>, Failure> {
+    match Project::find(named) {
+        Ok(project) => project.files(),
+        Err(failure) if failure.code() == Code::ProjectMissing && named.is_none() => {
+            Ok(init::shipped_files())
+        }
+        Err(failure) => Err(failure),
     }
 }
 

@@ -14,6 +14,7 @@ pub mod close;
 pub mod demo;
 pub mod doctor;
 pub mod expiry;
+pub mod explain;
 pub mod export;
 pub mod grant;
 pub mod hook;

@@ -12,7 +12,7 @@ use windlass_views::RunSummary;
 
 use crate::args::{Answer, Decider, Queue};
 use crate::commands::call::print_view;
-use crate::commands::run::{open, open_to_read, report};
+use crate::commands::run::{find_hold, open, open_to_read, report, resume_run};
 use crate::commands::verify::count;
 use crate::commands::{expiry, read_args, session_core, status};
 use crate::failure::{CommandResult, Failure, exit_of};
@@ -149,7 +149,8 @@ fn text(ts: Timestamp) -> String {
 fn show(project: &Project, name: &str, output: &Output) -> CommandResult {
     expiry::end_expired(project, Some(name), output)?;
     let setup = open_to_read(project, None, output)?;
-    let run = setup.engine.read(setup.engine.find(name)?)?;
+    let (trace_id, hold_id) = find_hold(project, &setup, name)?;
+    let run = setup.engine.read(trace_id)?;
     if run.integration.conflict.is_some() {
         match output.json {
             true => output.value(&status::describe(&run))?,
@@ -166,6 +167,7 @@ fn show(project: &Project, name: &str, output: &Output) -> CommandResult {
         let mut value = status::describe(&run);
         if let Some(object) = value.as_object_mut() {
             object.insert("held".to_owned(), json!(hold.held));
+            object.insert("checkpoint_id".to_owned(), json!(hold_id));
             let votes: Vec<Value> = hold
                 .votes
                 .iter()
@@ -182,6 +184,9 @@ fn show(project: &Project, name: &str, output: &Output) -> CommandResult {
     }
     status::print(&run, output);
     output.line("");
+    if let Some(id) = &hold_id {
+        output.line(&format!("  hold     {id}"));
+    }
     output.line(&format!("  why      {}", hold.held.trigger.as_str()));
     output.line(&format!("  since    {}", text(hold.since)));
     if let Some(expires_at) = hold.held.expires_at {
@@ -277,7 +282,7 @@ fn decide(
     let setup = open(project, Some(&by), output)?;
     setup.people.use_passphrase_file(answer.decider.passphrase_file.as_deref());
     let shown = shown_digest(answer.shown.as_deref())?;
-    let trace_id = setup.engine.find(&answer.run)?;
+    let (trace_id, _) = find_hold(project, &setup, &answer.run)?;
     let (reason, conditions) = (answer.decider.reason.as_str(), answer.conditions.as_slice());
     let args = answer.args.as_deref().map(read_args).transpose()?;
     let edit = args.as_ref();
@@ -301,14 +306,15 @@ fn decide(
         if is_session {
             return session_core::close(project, Some(&answer.run), output);
         }
-        let run = setup.engine.resume(trace_id)?;
+        let run = resume_run(project, &setup, trace_id)?;
         return report(&run, output);
     }
     if output.json {
         output.value(&status::describe(&answered.run))?;
         return Ok(0);
     }
-    let id = sanitize(&answer.run);
+    let id =
+        answered.run.started.as_ref().map(|started| started.run_id.clone()).unwrap_or_default();
     match answered.resolution {
         Resolution::Open => {
             let told =
@@ -373,7 +379,7 @@ fn revoke(project: &Project, run: &str, decider: &Decider, output: &Output) -> C
     let by = AccountPeople::open()?.decider(decider.by.as_deref())?;
     let setup = open_to_read(project, Some(&by), output)?;
     setup.people.use_passphrase_file(decider.passphrase_file.as_deref());
-    let trace_id = setup.engine.find(run)?;
+    let (trace_id, _) = find_hold(project, &setup, run)?;
     let after = setup.engine.revoke(trace_id, &by, &decider.reason)?;
     if output.json {
         output.value(&status::describe(&after))?;

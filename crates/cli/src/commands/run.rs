@@ -7,10 +7,10 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use windlass_engine::executors::{AGENTS_OPTION, ANSWERS_OPTION, INSTRUCTIONS_OPTION, Script};
 use windlass_engine::{HoldQueue, NewRun};
-use windlass_formats::{TaskInput, TaskSpec, detect_task};
-use windlass_kernel::run::Run;
+use windlass_formats::{CheckpointId, TaskInput, TaskSpec, detect_task};
 use windlass_kernel::run::plan::Plan;
-use windlass_kernel::{Code, Digest, canon};
+use windlass_kernel::run::{Run, checkpoint_name};
+use windlass_kernel::{Code, Digest, TraceId, canon};
 use windlass_runtime::{Clock as _, SystemClock};
 
 use crate::agents;
@@ -158,10 +158,82 @@ fn instructions(setup: &RunSetup) -> Result<Vec<Value>, Failure> {
 pub fn resume(project: &Project, options: &Resume, output: &Output) -> CommandResult {
     let setup = open(project, options.by.as_deref(), output)?;
     let Some(name) = &options.run else { return resume_due(project, &setup, output) };
-    let trace_id = setup.engine.find(name)?;
-    let run = setup.engine.resume(trace_id)?;
+    let (trace_id, hold) = find_hold(project, &setup, name)?;
+    let run = resume_run(project, &setup, trace_id)?;
     let run = if options.wait { wait(&setup, run, output)? } else { run };
-    report(&put_back(&setup, run, output), output)
+    let run = put_back(&setup, run, output);
+    if output.json {
+        let mut value = status::describe(&run);
+        if let Some(object) = value.as_object_mut() {
+            object.insert("resumed".to_owned(), json!(true));
+            object.insert("checkpoint_id".to_owned(), json!(hold));
+        }
+        output.value(&value)?;
+        backlog::complete_item(&run, output)?;
+        return Ok(status::exit(&run));
+    }
+    report(&run, output)
+}
+
+/// Resumes a run; an error says how the files of the run are had again.
+pub fn resume_run(project: &Project, setup: &RunSetup, trace_id: TraceId) -> Result<Run, Failure> {
+    let run = setup.engine.read(trace_id)?;
+    let id = run_id(&run);
+    let last = run.checkpoints.last().and_then(|last| {
+        let (phase, _) = run.phase(last.phase)?;
+        Some(checkpoint_name(last.at, &phase.id, last.version))
+    });
+    let rollback = last
+        .map(|last| format!("`windlass checkpoint rollback {id}/{last} --force --reason TEXT`"));
+    let tree = run.started.as_ref().and_then(|started| started.worktree.clone());
+    let tree = tree.map(|tree| Ok::<_, Failure>(project.state()?.join(tree))).transpose()?;
+    if let Some(tree) = tree.filter(|tree| run.ended.is_none() && !tree.exists()) {
+        let tree = tree.display();
+        let message = format!("the work tree `{tree}` of run `{id}` is gone");
+        let mut hint = format!(
+            "`git worktree prune`, then `git worktree add {tree} windlass/{id}` make it again"
+        );
+        if let Some(rollback) = rollback {
+            hint.push_str(&format!("; then {rollback} puts the run's files back"));
+        }
+        return Err(Failure::new(Code::RepoMissing, message).hint(hint));
+    }
+    setup.engine.resume(trace_id).map_err(|error| match error.code() {
+        Code::RepoDirty => {
+            let mut hint =
+                "undo these changes, so that the files are as the run left them; a commit or a \
+                stash would take the run's own work, too"
+                    .to_owned();
+            if let Some(rollback) = rollback {
+                hint.push_str(&format!(
+                    "; or {rollback} puts them back and keeps the present ones"
+                ));
+            }
+            Failure::from(error).hint(hint)
+        }
+        _ => error.into(),
+    })
+}
+
+/// Finds a run by what a person calls it, and the id of the hold that it waits at. The id of a hold that it does not
+/// wait at is refused: what was decided is not what waits now.
+pub fn find_hold(
+    project: &Project,
+    setup: &RunSetup,
+    name: &str,
+) -> Result<(TraceId, Option<String>), Failure> {
+    let trace_id = setup.engine.find(name)?;
+    let files = project.run_files(&setup.store, &setup.config);
+    let hold = files.hold_id(trace_id)?.map(|id| id.to_string());
+    if name.parse::<CheckpointId>().is_ok() && hold.as_deref() != Some(name) {
+        let message = match &hold {
+            Some(now) => format!("the run does not wait at `{name}` any more, but at `{now}`"),
+            None => format!("the run does not wait at `{name}`"),
+        };
+        return Err(Failure::new(Code::HoldStale, message)
+            .hint("`windlass queue list` lists what waits now"));
+    }
+    Ok((trace_id, hold))
 }
 
 /// Resumes a run each time its agent can be tried again.

@@ -35,7 +35,7 @@ fn trace_or_run(project: &Project, text: &str) -> Result<TraceId, Failure> {
 }
 
 fn open(project: &Project) -> Result<impl Store, Failure> {
-    project.store(&project.settings()?)
+    project.store_to_read(&project.settings()?)
 }
 
 /// Lists traces, or only those of one kind.

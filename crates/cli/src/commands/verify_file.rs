@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
-use windlass_kernel::verify::ChainReport;
+use windlass_formats::tga::{Artifacts, ArtifactsError};
 use windlass_kernel::verify::ChainVerifier;
 use windlass_kernel::{Code, canon};
 
@@ -13,128 +13,215 @@ use crate::failure::{CommandResult, Failure, exit_of};
 use crate::input::{self, unreadable};
 use crate::output::Output;
 
-/// The maximum size of a file that is one JSON text; a file of lines may have any size.
-const TEXT_BYTES_MAX: usize = 1 << 30;
+/// The maximum size of a file that is one JSON text, which is held in memory; a file of lines may have any size.
+const TEXT_BYTES_MAX: usize = 64 << 20;
 /// The maximum length of a line.
 const LINE_BYTES_MAX: usize = 16 << 20;
 
-/// The finding, and a description of the first problem.
-type Found = (ChainReport, Option<String>);
-
 /// Verifies the chain in a file, or on standard input, and prints the finding as JSON.
 pub fn run(path: &Path, output: &Output) -> CommandResult {
-    let (finding, problem) = verify(path)?;
+    let verified = verify(path)?;
+    let finding = verified.chain.finish();
     let mut value =
         serde_json::to_value(&finding).map_err(|error| Failure::of(Code::Internal, &error))?;
     if let Some(map) = value.as_object_mut() {
+        let problem = verified.problem;
+        let problem = problem.or_else(|| verified.chain.error().map(ToString::to_string));
         map.insert("message".to_owned(), json!(problem));
     }
     output.value(&value)?;
     Ok(if finding.chain_valid { 0 } else { exit_of(Code::StateChecksumMismatch) })
 }
 
-fn verify(path: &Path) -> Result<Found, Failure> {
+/// A chain that is being verified, with the artifacts beside its entries.
+#[derive(Default)]
+struct FileChain {
+    chain: ChainVerifier,
+    artifacts: Artifacts,
+    /// Whether the file has the artifacts of all entries, or only of those that are in one object with theirs.
+    has_artifacts: bool,
+    /// A description of the first problem, if the chain cannot tell it.
+    problem: Option<String>,
+}
+
+fn verify(path: &Path) -> Result<FileChain, Failure> {
     let source = input::open_or_standard_input(path)?;
     let mut reader = BufReader::with_capacity(1 << 16, source);
     let start = read_start(&mut reader).map_err(|error| unreadable(path, &error))?;
+    let mut found = FileChain::default();
+    if start.is_empty() {
+        found.refuse("the file is empty, or has nothing but blank lines".to_owned());
+        return Ok(found);
+    }
     // If the first line is an entry by itself, every line is one.
     let is_lines = serde_json::from_slice::<Value>(&start)
         .is_ok_and(|value| value.as_object().is_some_and(|map| !map.contains_key("entries")));
     let mut reader = start.as_slice().chain(reader);
     if is_lines {
-        return verify_lines(&mut reader).map_err(|error| unreadable(path, &error));
+        found.push_lines(&mut reader).map_err(|error| unreadable(path, &error))?;
+        return Ok(found);
     }
     let mut text = Vec::new();
     let limit = u64::try_from(TEXT_BYTES_MAX).unwrap_or(u64::MAX);
     reader.take(limit + 1).read_to_end(&mut text).map_err(|error| unreadable(path, &error))?;
     if text.len() > TEXT_BYTES_MAX {
-        let message = format!("`{}` is larger than {TEXT_BYTES_MAX} bytes", path.display());
+        let message = format!(
+            "`{}` is one JSON text of more than {} MiB",
+            path.display(),
+            TEXT_BYTES_MAX >> 20
+        );
         return Err(Failure::new(Code::DocSizeExceeded, message)
             .hint("write one entry per line; such a file may have any size"));
     }
     match serde_json::from_slice::<IgnoredAny>(&text) {
-        Ok(_) => Ok(verify_text(text.trim_ascii())),
-        // Lines of which the first is truncated, or an empty file.
+        Ok(_) => found.push_text(text.trim_ascii()),
+        // Lines of which the first is truncated.
         Err(_) if looks_like_lines(&text) => {
-            verify_lines(&mut text.as_slice()).map_err(|error| unreadable(path, &error))
+            found.push_lines(&mut text.as_slice()).map_err(|error| unreadable(path, &error))?
         }
         Err(error) => {
-            let mut chain = ChainVerifier::new();
-            chain.push_json(&Value::Null);
-            Ok(finish(&chain, Some(format!("the text is not valid JSON: {error}"))))
+            found.chain.push_json(&Value::Null);
+            found.problem = Some(format!("the text is not valid JSON: {error}"));
         }
     }
+    Ok(found)
 }
 
-/// Reads through the first line that is not blank.
+/// Reads the first line that is not blank; empty if there is none.
 fn read_start(reader: &mut impl BufRead) -> std::io::Result<Vec<u8>> {
-    let mut start = Vec::new();
-    while start.trim_ascii().is_empty() {
+    let mut line = Vec::new();
+    loop {
+        line.clear();
         let limit = u64::try_from(LINE_BYTES_MAX).unwrap_or(u64::MAX);
-        if reader.by_ref().take(limit).read_until(b'\n', &mut start)? == 0 {
-            break;
+        let is_end = reader.by_ref().take(limit).read_until(b'\n', &mut line)? == 0;
+        if is_end || !line.trim_ascii().is_empty() {
+            return Ok(line);
         }
     }
-    Ok(start)
 }
 
 fn looks_like_lines(text: &[u8]) -> bool {
     let mut lines = text.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii);
     let mut is_object = || {
         let line = lines.by_ref().find(|line| !line.is_empty());
-        line.map(|line| line.starts_with(b"{"))
+        line.is_some_and(|line| line.starts_with(b"{"))
     };
-    match (is_object(), is_object()) {
-        (Some(first), Some(second)) => first && second,
-        (Some(_), None) => false,
-        (None, _) => true,
-    }
+    is_object() && is_object()
 }
 
-fn verify_lines(reader: &mut impl BufRead) -> std::io::Result<Found> {
-    let mut chain = ChainVerifier::new();
-    let mut problem = None;
-    let mut line = Vec::new();
-    loop {
-        line.clear();
-        let limit = u64::try_from(LINE_BYTES_MAX).unwrap_or(u64::MAX) + 1;
-        if reader.by_ref().take(limit).read_until(b'\n', &mut line)? == 0 {
-            return Ok(finish(&chain, problem));
-        }
-        let line = line.trim_ascii();
-        if !line.is_empty() {
-            push(&mut chain, line, &mut problem);
-        }
-    }
-}
-
-/// Verifies a valid JSON text: a list of entries, an object with one, or a single entry.
-fn verify_text(text: &[u8]) -> Found {
-    let mut chain = ChainVerifier::new();
-    let mut problem = None;
-    for entry in entries(text) {
-        push(&mut chain, entry, &mut problem);
-    }
-    finish(&chain, problem)
-}
-
-fn entries(text: &[u8]) -> Vec<&[u8]> {
-    match text.first() {
-        Some(b'[') => parts(text),
-        Some(b'{') => {
-            let mut lists = parts(text).into_iter().filter_map(|member| {
-                let (key, value) = split_member(member)?;
-                (key == "entries").then_some(value)
-            });
-            match (lists.next(), lists.next()) {
-                (Some(list), None) if list.starts_with(b"[") => parts(list),
-                // Two `entries`, or one that is not a list, count as one invalid entry.
-                (Some(_), _) => vec![b"null"],
-                (None, _) => vec![text],
+impl FileChain {
+    /// Verifies entries, one a line.
+    fn push_lines(&mut self, reader: &mut impl BufRead) -> std::io::Result<()> {
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            let limit = u64::try_from(LINE_BYTES_MAX).unwrap_or(u64::MAX) + 1;
+            if reader.by_ref().take(limit).read_until(b'\n', &mut line)? == 0 {
+                return Ok(());
+            }
+            let line = line.trim_ascii();
+            if !line.is_empty() {
+                self.push(line);
             }
         }
-        _ => vec![text],
     }
+
+    /// Verifies a valid JSON text: a list of entries, an object with one, or a single entry.
+    fn push_text(&mut self, text: &[u8]) {
+        let members = match text.first() {
+            Some(b'{') => parts(text).into_iter().filter_map(split_member).collect(),
+            _ => Vec::new(),
+        };
+        let named = |name: &str| {
+            let mut values = members.iter().filter(|(key, _)| key == name).map(|(_, value)| *value);
+            (values.next(), values.next())
+        };
+        match named("artifacts") {
+            (None, _) => {}
+            (Some(list), None) if list.starts_with(b"[") || list.starts_with(b"{") => {
+                self.has_artifacts = true;
+                self.add_artifacts(list);
+            }
+            (Some(_), _) => self.refuse("`artifacts` is there twice, or is no list".to_owned()),
+        }
+        let entries = match (text.first(), named("entries")) {
+            (Some(b'['), _) => parts(text),
+            (_, (Some(list), None)) if list.starts_with(b"[") => parts(list),
+            // Two `entries`, or one that is not a list, count as one invalid entry.
+            (_, (Some(_), _)) => vec![b"null".as_slice()],
+            (_, (None, _)) => vec![text],
+        };
+        for entry in entries {
+            self.push(entry);
+        }
+        if self.artifacts.unused() > 0 && self.chain.error().is_none() {
+            self.refuse("an artifact beside the entries is named by no entry".to_owned());
+        }
+    }
+
+    /// Reads the artifacts beside the entries: a list, or an object that has them by name.
+    fn add_artifacts(&mut self, list: &[u8]) {
+        for part in parts(list) {
+            let body = match list.first() {
+                Some(b'{') => split_member(part).map_or(part, |(_, body)| body),
+                _ => part,
+            };
+            let added = canon::parse(body, LINE_BYTES_MAX)
+                .map_err(ArtifactsError::from)
+                .and_then(|body| self.artifacts.add(body));
+            if let Err(error) = added {
+                self.refuse(error.to_string());
+            }
+        }
+    }
+
+    /// Parses one entry strictly; invalid JSON, such as a truncated line, counts as an invalid entry.
+    fn push(&mut self, text: &[u8]) {
+        let mut value = match canon::parse(text, LINE_BYTES_MAX) {
+            // A JSON array is not an entry either.
+            Ok(value) if value.is_array() => Value::Null,
+            Ok(value) => value,
+            Err(error) => {
+                if self.chain.error().is_none() {
+                    let number = self.chain.head().map_or(0, |head| head.sequence_number) + 1;
+                    self.problem = Some(format!("entry {number} cannot be read: {error}"));
+                }
+                Value::Null
+            }
+        };
+        let mut has_artifact = self.has_artifacts;
+        if let Some((entry, artifact)) = pair(&mut value) {
+            value = entry;
+            // An artifact that was purged is null.
+            has_artifact = !artifact.is_null();
+            let added = if has_artifact { self.artifacts.add(artifact) } else { Ok(()) };
+            if let Err(error) = added {
+                self.refuse(error.to_string());
+            }
+        }
+        let artifacts = &mut self.artifacts;
+        self.chain.push_json_with(&value, |entry| match has_artifact {
+            true => artifacts.follow(entry),
+            false => Ok(()),
+        });
+    }
+
+    /// Reports a problem of the file that no entry has.
+    fn refuse(&mut self, problem: String) {
+        if self.chain.error().is_none() {
+            self.chain.refuse(problem.clone());
+            self.problem = Some(problem);
+        }
+    }
+}
+
+/// The entry and the artifact of `{"entry": …, "artifact": …}`, as `trace log --artifacts --json` prints them.
+fn pair(value: &mut Value) -> Option<(Value, Value)> {
+    let map = value.as_object_mut()?;
+    let is_pair = map.len() == 2 && map.contains_key("entry") && map.contains_key("artifact");
+    is_pair
+        .then(|| (map.remove("entry"), map.remove("artifact")))
+        .and_then(|(entry, artifact)| entry.zip(artifact))
 }
 
 /// Splits a list or an object at its top-level commas. Each part is then parsed strictly by itself, so
@@ -167,26 +254,4 @@ fn split_member(member: &[u8]) -> Option<(String, &[u8])> {
     let key = keys.next()?.ok()?;
     let rest = member.get(keys.byte_offset()..)?.trim_ascii_start();
     Some((key, rest.strip_prefix(b":")?.trim_ascii_start()))
-}
-
-/// Parses one entry strictly; invalid JSON, such as a truncated line, counts as an invalid entry.
-fn push(chain: &mut ChainVerifier, text: &[u8], problem: &mut Option<String>) {
-    let value = match canon::parse(text, LINE_BYTES_MAX) {
-        // A JSON array is not an entry either.
-        Ok(value) if value.is_array() => Value::Null,
-        Ok(value) => value,
-        Err(error) => {
-            if chain.error().is_none() {
-                let number = chain.head().map_or(0, |head| head.sequence_number) + 1;
-                *problem = Some(format!("entry {number} cannot be read: {error}"));
-            }
-            Value::Null
-        }
-    };
-    chain.push_json(&value);
-}
-
-fn finish(chain: &ChainVerifier, problem: Option<String>) -> Found {
-    let problem = problem.or_else(|| chain.error().map(ToString::to_string));
-    (chain.finish(), problem)
 }

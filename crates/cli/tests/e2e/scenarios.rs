@@ -113,6 +113,9 @@ pub const SCENARIOS: &[(Code, Scenario)] = &[
     (Code::StateInvalidTransition, || {
         tampered("UPDATE entries SET from_state = 'PENDING' WHERE id % 16777216 = 3")
     }),
+    (Code::MissingToolCallId, || {
+        tampered("UPDATE entries SET tool_call_id = NULL WHERE id % 16777216 = 3")
+    }),
     (Code::StateSequenceGap, || tampered("DELETE FROM entries WHERE id % 16777216 = 2")),
     (Code::StateChecksumMismatch, || {
         let place = Place::with_project();

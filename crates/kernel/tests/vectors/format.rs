@@ -17,6 +17,28 @@ pub struct Machine {
     pub recovery: Vec<RecoveryRow>,
     pub checkpoints: Vec<CheckpointRow>,
     pub states: Vec<StateRow>,
+    pub valid_transitions: Vec<UpstreamChain>,
+    pub invalid_transitions: Vec<UpstreamChain>,
+    pub recovery_vectors: Vec<UpstreamRecovery>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UpstreamChain {
+    pub description: String,
+    pub entries: Vec<Value>,
+    pub should_pass: bool,
+    pub expected_error: Option<Code>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct UpstreamRecovery {
+    pub description: String,
+    pub initial_log: Vec<Value>,
+    pub recovery_action: String,
+    pub expected_state_after_recovery: String,
+    pub idempotency_enforced: bool,
 }
 
 #[derive(Deserialize, PartialEq, Debug)]

@@ -20,7 +20,7 @@ use crate::keys::ROTATIONS_MAX;
 use crate::rotation::Rotation;
 use crate::trust::Trust;
 
-/// Verifies a bundle against the trusted keys, with the default limits.
+/// Verifies a bundle against the trusted keys, with the limits of its size.
 ///
 /// Every fault is reported, possibly together with further faults that follow from it.
 ///
@@ -30,7 +30,8 @@ pub fn verify_bundle<R: Read + Seek>(
     source: &mut R,
     trust: &Trust,
 ) -> Result<BundleReport, BundleError> {
-    verify_bundle_within(source, trust, BundleLimits::default())
+    let bytes = source.seek(SeekFrom::End(0)).map_err(BundleError::Unreadable)?;
+    verify_bundle_within(source, trust, BundleLimits::of_size(bytes))
 }
 
 /// Verifies a bundle as [`verify_bundle`] does, with other limits.

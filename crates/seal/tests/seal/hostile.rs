@@ -160,7 +160,7 @@ fn too_many_members_or_bytes_are_refused() {
         let trust = trusting(&[&signer(0)]);
         verify_bundle_within(&mut Cursor::new(&good), &trust, limits).unwrap().faults
     };
-    let default = BundleLimits::default();
+    let default = BundleLimits::of_size(good.len() as u64);
     assert_eq!(within(default), []);
     let few = within(BundleLimits { members_max: 5, ..default });
     assert!(
@@ -169,6 +169,25 @@ fn too_many_members_or_bytes_are_refused() {
     let little = within(BundleLimits { plain_bytes_max: 2000, ..default });
     let exceeded = BundleFault::LimitExceeded { limit: "2000 bytes".into() };
     assert!(little.contains(&exceeded), "{little:?}");
+}
+
+#[test]
+fn mend_14_a_bundle_unpacks_to_no_more_than_its_size_allows() {
+    let limit = |bytes| BundleLimits::of_size(bytes).plain_bytes_max;
+    assert_eq!(limit(0), 1 << 30);
+    assert_eq!(limit(1 << 30), 65 << 30);
+    assert_eq!(limit(u64::MAX), u64::MAX);
+    // One byte less than the bundle has is too little, as much as it has is enough.
+    let good = GOOD.clone();
+    let trust = trusting(&[&signer(0)]);
+    let within = |plain_bytes_max| {
+        let limits = BundleLimits { plain_bytes_max, ..BundleLimits::of_size(0) };
+        verify_bundle_within(&mut Cursor::new(&good), &trust, limits).unwrap().verdict()
+    };
+    let least = (1..).map(|power| 1_u64 << power).find(|max| within(*max) == BundleVerdict::Intact);
+    let least = least.unwrap();
+    assert!(least <= limit(good.len() as u64), "{least}");
+    assert_eq!(within(least / 4), BundleVerdict::Damaged);
 }
 
 /// The manifest lists a wrong decompressed size for a journal that decompresses to far more.

@@ -246,7 +246,11 @@ pub(super) fn a_call_must_keep_its_id_from_hand_over_to_end(harness: &dyn Harnes
     let lease = hold(&*store, &trace, 2);
     let refuses = |number: usize, id: Option<ToolCallId>| {
         let bad = forged(trace.entry(number), |new| new.entry.tool_call_id = id);
-        let source = ChainError::ToolCall { sequence_number: bad.entry.sequence_number };
+        let sequence_number = bad.entry.sequence_number;
+        let source = match id {
+            None => ChainError::MissingToolCall { sequence_number },
+            Some(_) => ChainError::ToolCall { sequence_number },
+        };
         let refusal = watch.refused(|| store.append(holding(&lease, vec![bad])));
         assert_eq!(refusal, Refusal::Chain(trace.trace_id, source));
     };
