@@ -192,7 +192,7 @@ fn a_writer_that_was_taken_over_writes_nothing() {
     assert_eq!(durable(&world, trace_id), before);
 }
 
-/// Raises each of the six codes once more on a path that users can meet, and lists them.
+/// Raises each of the codes of a trace once more on a path that users can meet, and lists them.
 #[test]
 fn every_state_code_is_raised_by_a_real_path() {
     let mut raised: BTreeSet<Code> = DAMAGES.iter().map(|(_, code, _)| *code).collect();
@@ -209,6 +209,7 @@ fn every_state_code_is_raised_by_a_real_path() {
         Code::StateRecoveryFailed,
         Code::StateLockAcquireFailed,
         Code::StateConcurrentExecution,
+        Code::MissingToolCallId,
     ];
     assert_eq!(raised, BTreeSet::from(all));
 }
