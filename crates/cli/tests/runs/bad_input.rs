@@ -63,13 +63,30 @@ fn every_bad_loop_file_is_refused() {
 }
 
 #[test]
-fn every_bad_backlog_is_refused() {
+fn every_bad_backlog_is_refused_or_its_bad_lines_are_told() {
     let repo = Repo::new();
-    let answers = repo.answers(&passing());
-    let count = all_refused(&repo, "backlog", |file| {
-        words(&["backlog", "run", "--file", file, "--answers", &answers])
-    });
-    assert!(count > 20, "{count}");
+    let (files, mut refusals, mut told) = (repo.snapshot(), 0, 0);
+    for (name, expected) in bad("backlog") {
+        let read = repo.windlass(&["backlog", "list", "--file", &path("backlog", &name)]);
+        match read.code {
+            Some(2) => {
+                assert!(read.stderr.contains("[BACKLOG_INVALID]"), "{name}: {read}");
+                assert!(read.stderr.contains("hint:") && read.stdout.is_empty(), "{name}: {read}");
+                refusals += 1;
+            }
+            Some(0) => {
+                assert!(read.stderr.contains("; this line is left out"), "{name}: {read}");
+                told += 1;
+            }
+            _ => panic!("{name}: {read}"),
+        }
+        let says = expected.get("says").or_else(|| expected.get("message")).and_then(Value::as_str);
+        if let Some(says) = says {
+            assert!(read.stderr.contains(says), "{name}: no `{says}`\n{read}");
+        }
+    }
+    assert!(refusals > 5 && told > 5, "{refusals} {told}");
+    assert_eq!((repo.traces(), repo.snapshot()), (0, files));
 }
 
 #[test]
