@@ -31,7 +31,7 @@ pub use runs::{
     Answer, BacklogCommand, Cancel, Close, Demo, Draw, Export, ExportForm, Loop, Queue, Resume, RunTask,
     Status, StopRuns, Telemetry, Watch,
 };
-pub use seal::{Anchor, Keys, Verify};
+pub use seal::{Anchor, Canon, Keys, Verify};
 pub use session::{AllowAll, ClearBlock, Rewind, SessionCommand, SessionInsights, StepArg};
 pub use state::{Init, StateCommand, StateRemove, StoreCommand, Trust};
 pub use work::{CreateWork, ListWork, MemoryCommand, UpdateWork, WorkCommand, WorkSession};
@@ -452,14 +452,6 @@ pub struct Recover {
     /// Only this trace or run.
     #[arg(value_name = "TRACE")]
     pub trace: Option<String>,
-}
-
-/// Options of `canon`.
-#[derive(Debug, Args)]
-pub struct Canon {
-    /// Print the SHA-256 of the canonical bytes instead.
-    #[arg(long)]
-    pub digest: bool,
 }
 
 /// What `doctor` says after its options.

@@ -1,4 +1,4 @@
-//! Arguments of `verify`, `anchor` and `keys`.
+//! Arguments of `verify`, `anchor`, `keys` and `canon`.
 
 use std::path::PathBuf;
 
@@ -47,4 +47,12 @@ pub enum Keys {
     List,
     /// Replace the signing key by a new one and destroy the old private key.
     Rotate,
+}
+
+/// Options of `canon`.
+#[derive(Debug, Args)]
+pub struct Canon {
+    /// Print the SHA-256 of the canonical bytes instead.
+    #[arg(long)]
+    pub digest: bool,
 }
