@@ -133,12 +133,7 @@ impl Gateway {
                 None => self.ask(request, ruling),
             },
             Verdict::Allow => match self.supervisor.prepare(&request) {
-                Ok(mut preparation) => {
-                    let timeout = preparation.limits.timeout;
-                    preparation.limits.timeout =
-                        time_left.map_or(timeout, |left| left.min(timeout));
-                    self.start(request, ruling, &preparation)
-                }
+                Ok(preparation) => self.start(request, ruling, &preparation.within(time_left)),
                 Err(refusal) => {
                     let (code, reason) = (Some(refusal.code), refusal.reason);
                     self.deny(request, Ruling { verdict: Verdict::Deny, code, reason, ..ruling })

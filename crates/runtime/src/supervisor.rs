@@ -1,5 +1,7 @@
 //! The interface between the gateway and the policy.
 
+use std::time::Duration;
+
 use serde::Serialize;
 use serde_json::Value;
 use windlass_connect::{Confinement, Limits, Target};
@@ -102,6 +104,13 @@ pub struct Preparation {
 }
 
 impl Preparation {
+    /// The same, with no more time than is left.
+    pub(crate) fn within(mut self, time_left: Option<Duration>) -> Self {
+        let timeout = self.limits.timeout;
+        self.limits.timeout = time_left.map_or(timeout, |left| left.min(timeout));
+        self
+    }
+
     /// The kernel's rule for an unknown effect.
     #[must_use]
     pub const fn uncertain_rule(&self) -> UncertainRule {

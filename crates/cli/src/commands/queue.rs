@@ -317,8 +317,7 @@ fn decide(
         answered.run.started.as_ref().map(|started| started.run_id.clone()).unwrap_or_default();
     match answered.resolution {
         Resolution::Open => {
-            let told =
-                answered.run.hold.as_ref().map(|hold| votes_so_far(hold)).unwrap_or_default();
+            let told = answered.run.hold.as_ref().map(votes_so_far).unwrap_or_default();
             output.line(&format!("recorded; {told}"));
         }
         Resolution::Approved if is_session => {
