@@ -1,8 +1,13 @@
 //! People: phases they do, calls they approve, holds they answer or leave unanswered.
 
+use std::collections::BTreeMap;
+
+use serde_json::json;
 use windlass_kernel::run::VoteDecision::{Approved, Rejected};
-use windlass_kernel::run::plan::{Effect, HoldRule, Plan, Trigger};
-use windlass_kernel::run::{Change, Event, Next, Revocation, Vote, WaitsFor, Work};
+use windlass_kernel::run::plan::{Doer, Effect, HoldRule, Plan, Trigger};
+use windlass_kernel::run::{
+    Change, Event, Next, NoteKind, Revocation, SESSION_BUILTIN, Vote, WaitsFor, Work,
+};
 use windlass_kernel::{Digest, Timestamp};
 
 use windlass_testkit::people;
@@ -302,4 +307,50 @@ fn a_rejection_reviews_nothing() {
         let expected = if reviews { Some("c0ffee".to_owned()) } else { reviewed };
         assert_eq!(lab.run.reviewed, expected);
     }
+}
+
+/// A session: one phase that nothing drives.
+fn session(builtin: &str) -> Lab {
+    let doer = Doer::Builtin { name: builtin.to_owned(), with: BTreeMap::new() };
+    let mut plan = serial(vec![with(phase("session", &[]), |phase| phase.doer = doer)]);
+    plan.checkpoints = false;
+    let mut lab = Lab::new(plan);
+    lab.record(Event::Begun {});
+    lab.record(Event::PhaseStarted { phase: "session".to_owned(), attempt: 1 });
+    lab
+}
+
+#[test]
+fn a_session_goes_on_while_its_conflict_waits_for_a_person() {
+    let mut lab = session(SESSION_BUILTIN);
+    let held =
+        |lab: &Lab| lab.run.conflict_hold("resolve it".to_owned(), json!({ "paths": ["a"] }));
+    let note = || Event::Noted { what: NoteKind::Agent, body: json!({}) };
+    // As often as there is one.
+    for _ in 0..2 {
+        lab.record(held(&lab).unwrap());
+        assert_eq!(lab.run.hold.as_ref().unwrap().held.trigger, Trigger::MergeConflict);
+        assert_eq!(held(&lab), None);
+        lab.record(note());
+        let resumed = Event::Resumed { by: "ann".to_owned() };
+        lab.takes(&resumed).unwrap_err();
+        lab.record(lab.vote("ann", Approved));
+        lab.record(resumed);
+        lab.record(Event::Continued {});
+        lab.record(note());
+        assert_eq!(lab.run.hold, None);
+    }
+    lab.record(held(&lab).unwrap());
+    let result = Box::new(done(json!({})));
+    let phase_done = Event::PhaseDone { phase: "session".to_owned(), attempt: 1, done: result };
+    lab.takes(&phase_done).unwrap_err();
+    lab.record(lab.vote("ann", Rejected));
+    lab.record(ended("checkpoint_rejected"));
+    assert_eq!(held(&lab), None);
+    assert_eq!(lab.refolded(), lab.run);
+    // Whatever else an engine drives has its own conflicts.
+    let other = session("commit");
+    assert_eq!(held(&other), None);
+    let of_session = held(&session(SESSION_BUILTIN)).unwrap();
+    other.takes(&of_session).unwrap_err();
 }
