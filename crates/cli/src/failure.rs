@@ -155,7 +155,9 @@ impl From<EngineError> for Failure {
         }
         if let EngineError::Stopped { run, .. } = &error {
             return failure.hint(match run {
-                Some(run) => format!("`windlass stop {run} --clear` lets this run go on"),
+                Some(run) => format!(
+                    "`windlass stop {run} --clear` lets this run go on; `windlass cancel {run}` gives it up"
+                ),
                 None => "all runs are stopped; `windlass stop --clear` lets them go on".to_owned(),
             });
         }

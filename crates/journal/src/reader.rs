@@ -123,10 +123,20 @@ impl<F: Fold> Reader<F> {
                     return Ok(());
                 }
             }
-            if page.len() < PAGE {
+            if page.len() < PAGE && !self.has_grown(store)? {
                 return self.compare_end();
             }
         }
+    }
+
+    /// Whether another process has appended to the trace since its head was loaded; the head is then loaded again.
+    fn has_grown(&mut self, store: &dyn Store) -> Result<bool, JournalError> {
+        let before = self.recorded.as_ref().map(|recorded| recorded.head.sequence_number);
+        let Some(before) = before.filter(|at| self.state.head().sequence_number > *at) else {
+            return Ok(false);
+        };
+        self.load_recorded(store)?;
+        Ok(self.recorded.as_ref().is_some_and(|now| now.head.sequence_number > before))
     }
 
     /// Loads what a verified trace is compared with.

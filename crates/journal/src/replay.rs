@@ -25,7 +25,7 @@ pub struct Replayed {
 /// [`JournalError::Corrupt`] when one of them is wrong.
 pub fn replay(store: &dyn Store, trace_id: TraceId) -> Result<Replayed, JournalError> {
     let corrupt = |source| JournalError::Corrupt { trace_id, source };
-    let recorded = store.load_state(trace_id)?;
+    let mut recorded = store.load_state(trace_id)?;
     let (mut head, mut entries_read) = match store.load_latest_replay_point(trace_id)? {
         None => (Head::empty(trace_id), 0),
         Some(point) => {
@@ -55,7 +55,15 @@ pub fn replay(store: &dyn Store, trace_id: TraceId) -> Result<Replayed, JournalE
             head = admit(&head, &record.entry, body, &mut buffer).map_err(corrupt)?;
             entries_read += 1;
         }
-        if page.len() < PAGE {
+        if page.len() == PAGE {
+            continue;
+        }
+        // Another process may have appended to the trace since its head was loaded.
+        let before = recorded.head.sequence_number;
+        if head.sequence_number > before {
+            recorded = store.load_state(trace_id)?;
+        }
+        if recorded.head.sequence_number == before {
             break;
         }
     }

@@ -20,7 +20,7 @@ pub const LAST: &str = "last";
 const HOLD_PREFIX: &str = "CP_";
 /// The length of a run's name.
 const NAME_CHARS: usize = "run_20260202_120000_1a2b3c4d".len();
-/// The shortest beginning of a name or trace that stands for a run.
+/// The shortest beginning of a name or trace that stands for a run, without what all names begin with.
 const BEGINNING_CHARS_MIN: usize = 4;
 
 /// Which runs to list.
@@ -93,7 +93,7 @@ impl Runs {
 
     /// The only run whose name or trace begins like this.
     fn find_beginning(&self, start: &str) -> Result<Option<TraceId>, JournalError> {
-        if start.len() < BEGINNING_CHARS_MIN {
+        if start.strip_prefix("run_").unwrap_or(start).len() < BEGINNING_CHARS_MIN {
             return Ok(None);
         }
         let filter = RunFilter { open_only: false, state: None, limit: usize::MAX };

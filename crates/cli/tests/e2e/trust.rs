@@ -139,7 +139,14 @@ fn an_untrusted_configuration_sends_and_writes_nothing_outside() {
 
 #[test]
 fn a_change_while_a_run_waits_asks_again_and_then_ends_it() {
-    for (file, text) in [("agents/mine.md", AGENT), ("loops/notes.txt", "notes")] {
+    let policy = "[[rule]]\nid = \"mine\"\nverdict = \"deny\"\nreason = \"no\"\ntool = \"shell/run\"\n\
+                  command = \"nmap *\"\nmatches = [{ tool = \"shell/run\", args = { line = \"nmap x\" } }]\n";
+    // What a run does not use may change.
+    for (file, text, ends) in [
+        ("agents/mine.md", AGENT, false),
+        ("loops/notes.txt", "notes", false),
+        ("policy/mine.toml", policy, true),
+    ] {
         let repo = Repo::new();
         // In a work tree of its own: other changes of the project are not the question.
         let held = id_of(&repo.run_with(&escalating(), &["--worktree"]).exit(4));
@@ -152,6 +159,10 @@ fn a_change_while_a_run_waits_asks_again_and_then_ends_it() {
         assert_eq!(repo.stands(&held)["state"], "CHECKPOINT");
         // Trusted or not, a run is judged by the policy that it began with.
         repo.place.trust();
+        if !ends {
+            repo.windlass(&approve).exit(0);
+            continue;
+        }
         let refused = repo.windlass(&approve).exit(3);
         let said = refused.text().to_owned() + &refused.stderr;
         assert!(said.contains("POLICY_CHANGED_MID_RUN"), "{refused}");

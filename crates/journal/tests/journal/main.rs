@@ -9,6 +9,7 @@
 )]
 
 mod checks;
+mod growing;
 mod observers;
 mod pages;
 mod recorder;
