@@ -1,5 +1,4 @@
 //! Lists the pages of the error codes, so that they are part of the program: `windlass explain` prints them.
-#![expect(clippy::print_stdout, reason = "cargo reads what a build script prints")]
 
 use std::error::Error;
 use std::fmt::Write as _;

@@ -28,8 +28,8 @@ pub use mcp::{Mcp, McpServe, McpTrust, McpWrap, Serving};
 pub use people::{AddPerson, People};
 pub use policy::{Explain, Policy};
 pub use runs::{
-    Answer, BacklogCommand, Cancel, Close, Demo, Draw, Export, ExportForm, Loop, Queue, Resume, RunTask,
-    Status, StopRuns, Telemetry, Watch,
+    Answer, BacklogCommand, Cancel, Close, Demo, Draw, Export, ExportForm, Loop, Queue, Resume,
+    RunTask, Status, StopRuns, Telemetry, Watch,
 };
 pub use seal::{Anchor, Canon, Keys, Verify};
 pub use session::{AllowAll, ClearBlock, Rewind, SessionCommand, SessionInsights, StepArg};

@@ -65,15 +65,15 @@ fn mend_5_a_beginning_stands_for_one_run_only() {
     let repo = Repo::new();
     let outcome = repo.run_with(&escalating(), &["--worktree"]).exit(4);
     let (id, trace) = (id_of(&outcome), trace_of(&outcome));
-    for start in [&id[..6], &id[..20], &id[..27], &trace[..8], &trace[..35]] {
+    for start in [&id[..8], &id[..20], &id[..27], &trace[..8], &trace[..35]] {
         let shown = repo.windlass(&["queue", "show", start, "--json"]).exit(0).json();
         assert_eq!(shown["run_id"], id, "{start}");
     }
-    for wrong in ["run", "run_1999", "x", ""] {
+    for wrong in ["run", "run_", &id[..7], "run_1999", "x", ""] {
         repo.windlass(&["queue", "show", wrong]).fails_with(2, "RUN_NOT_FOUND");
     }
     let more = repo.run_with(&escalating(), &["--worktree"]).exit(4);
-    let outcome = repo.windlass(&words(&["queue", "approve", "run_"]));
+    let outcome = repo.windlass(&words(&["queue", "approve", &id[..8]]));
     outcome.fails_with(2, "RUN_NOT_FOUND").warns("stands for 2 runs").warns(&id_of(&more));
     assert_eq!(repo.stands(&id)["hold"]["approvals"], 0);
 }

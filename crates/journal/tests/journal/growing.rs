@@ -54,12 +54,12 @@ fn entries_that_the_head_never_comes_to_know_are_damage() {
     struct Stays(TraceState);
     impl Meddle for Stays {
         fn load_state(&self, _: &dyn Store, _: TraceId) -> Result<TraceState, StoreError> {
-            Ok(self.0.clone())
+            Ok(self.0)
         }
     }
     let world = World::new();
     let (trace_id, heads) = grown(&world);
-    let meddled = Meddled::new(Arc::clone(&world.store), Stays(heads[0].clone()));
+    let meddled = Meddled::new(Arc::clone(&world.store), Stays(heads[0]));
     let expected = ChainError::Truncated { expected: 4, found: 7 };
     let read: Result<Run, _> = Reader::state_of(&meddled, trace_id, Check::Verified);
     for result in [read.map(|_| ()), replay(&meddled, trace_id).map(|_| ())] {
