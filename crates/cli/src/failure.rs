@@ -155,9 +155,7 @@ impl From<EngineError> for Failure {
         }
         if let EngineError::Stopped { run, .. } = &error {
             return failure.hint(match run {
-                Some(run) => format!(
-                    "`windlass stop {run} --clear` lets this run go on; `windlass cancel {run}` gives it up"
-                ),
+                Some(run) => format!("`windlass stop {run} --clear`, or `windlass cancel {run}`"),
                 None => "all runs are stopped; `windlass stop --clear` lets them go on".to_owned(),
             });
         }

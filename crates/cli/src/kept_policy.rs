@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use windlass_policy::{PolicySet, policy_hash};
 
 use crate::failure::Failure;
-use crate::project::Part;
+use crate::part::Part;
 
 /// A policy and the program that loaded it: another may read the same rules differently.
 #[derive(Serialize, Deserialize)]
@@ -55,8 +55,6 @@ fn program() -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    #![expect(clippy::unwrap_used, reason = "a test may fail loudly")]
-
     use super::*;
 
     fn files(verdict: &str) -> BTreeMap<String, Vec<u8>> {

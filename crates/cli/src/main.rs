@@ -21,6 +21,7 @@ mod logging;
 mod mcp;
 mod memory;
 mod output;
+mod part;
 mod people;
 mod powers;
 mod progress;

@@ -7,7 +7,8 @@ use windlass_memory::{BuiltIn, McpMemory, Memory, MemoryError, Settings, ToolNam
 
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::project::{Part, Project};
+use crate::part::Part;
+use crate::project::Project;
 use crate::user_config::UserConfig;
 
 /// The built-in memory's file in the state folder.

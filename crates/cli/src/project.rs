@@ -20,6 +20,7 @@ use crate::failure::Failure;
 use crate::input::{self, unreadable};
 use crate::journal_copy::JournalCopy;
 use crate::output::Output;
+use crate::part::{CONFIGURATION_FILES, Part};
 use crate::people::AccountPeople;
 use crate::user_config::UserConfig;
 use crate::{mcp, state, trust, user_folders};
@@ -62,45 +63,6 @@ pub enum Access {
     Read,
     /// Start programs, use the network, change files: only if the user trusts the configuration.
     Act,
-}
-
-/// The configuration files in the `.windlass` folder, and the folders with more of them.
-pub const CONFIGURATION_FILES: [&str; 2] = ["config.toml", "tools.toml"];
-/// See [`CONFIGURATION_FILES`].
-pub const CONFIGURATION_FOLDERS: [&str; 5] = ["policy", "loops", "agents", "workflows", "core"];
-
-/// The part of a configuration that something uses. What else there is may change without it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// All of it.
-    Whole,
-    /// Settings, tools and policy: what calls are judged by.
-    Policy,
-}
-
-impl Part {
-    /// Its name.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Whole => "whole",
-            Self::Policy => "policy",
-        }
-    }
-
-    const fn folders(self) -> &'static [&'static str] {
-        match self {
-            Self::Whole => &CONFIGURATION_FOLDERS,
-            Self::Policy => &["policy"],
-        }
-    }
-
-    /// Whether a file, by its path in the configuration folder, belongs to it.
-    pub fn has(self, path: &str) -> bool {
-        match path.split_once('/') {
-            Some((folder, _)) => self == Self::Whole || self.folders().contains(&folder),
-            None => true,
-        }
-    }
 }
 
 /// The location of a project.

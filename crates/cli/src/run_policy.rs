@@ -11,7 +11,8 @@ use windlass_policy::policy_hash;
 
 use crate::core_run;
 use crate::failure::Failure;
-use crate::project::{CONFIGURATION_FILES, CONFIGURATION_FOLDERS, Project};
+use crate::part::{CONFIGURATION_FILES, CONFIGURATION_FOLDERS};
+use crate::project::Project;
 
 /// Reads the policy of the runs of a project.
 pub struct RunPolicy {

@@ -12,7 +12,7 @@ use windlass_runtime::{Clock as _, SystemClock};
 use crate::atomic;
 use crate::failure::Failure;
 use crate::input;
-use crate::project::Part;
+use crate::part::Part;
 use crate::state::cannot_write;
 
 /// The record in a state folder.

@@ -19,8 +19,9 @@ use crate::commands::queue::shown_digest;
 use crate::commands::{cell, read_args, recover, risk, tool_name, trace, trace_id};
 use crate::failure::{CommandResult, Failure, exit_of, hint_of, stale};
 use crate::output::{Output, Style, sanitize};
+use crate::part::Part;
 use crate::people::AccountPeople;
-use crate::project::{Access, Part, Project};
+use crate::project::{Access, Project};
 
 /// Runs a subcommand of `call`.
 pub fn run(project: &Project, command: &Call, output: &Output) -> CommandResult {

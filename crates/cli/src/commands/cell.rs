@@ -9,7 +9,8 @@ use windlass_runtime::PolicySupervisor;
 
 use crate::args::Cell;
 use crate::failure::{CommandResult, Failure};
-use crate::project::{Part, Project};
+use crate::part::Part;
+use crate::project::Project;
 use crate::session_surroundings::text_of;
 use crate::trust;
 use crate::user_config::UserConfig;

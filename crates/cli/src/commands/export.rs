@@ -46,9 +46,10 @@ fn tga(project: &Project, call: &str, output: &Output) -> CommandResult {
         records.push((step.entry.clone(), step.artifact.clone()));
         ControlFlow::Continue(())
     });
-    read.map_err(|error| match error {
-        error @ JournalError::WrongMachine { .. } => Failure::from(error).hint(CALL_HINT),
-        error => error.into(),
+    read.map_err(|error| {
+        let is_no_call = matches!(error, JournalError::WrongMachine { .. });
+        let failure = Failure::from(error);
+        if is_no_call { failure.hint(CALL_HINT) } else { failure }
     })?;
     let document = tga::write(&records).map_err(|error| Failure::of(Code::Internal, &error))?;
     output.value(&document)?;

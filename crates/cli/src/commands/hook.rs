@@ -24,8 +24,9 @@ use crate::commands::cell;
 use crate::config::Unguarded;
 use crate::core_session::ProjectCore;
 use crate::failure::Failure;
+use crate::part::Part;
 use crate::people::user_name;
-use crate::project::{Part, Project};
+use crate::project::Project;
 use crate::session_loop;
 use crate::session_surroundings::{ProjectSurroundings, text_of};
 

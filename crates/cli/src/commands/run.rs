@@ -198,20 +198,20 @@ pub fn resume_run(project: &Project, setup: &RunSetup, trace_id: TraceId) -> Res
         }
         return Err(Failure::new(Code::RepoMissing, message).hint(hint));
     }
-    setup.engine.resume(trace_id).map_err(|error| match error.code() {
-        Code::RepoDirty => {
-            let mut hint =
-                "undo these changes, so that the files are as the run left them; a commit or a \
-                stash would take the run's own work, too"
-                    .to_owned();
-            if let Some(rollback) = rollback {
-                hint.push_str(&format!(
-                    "; or {rollback} puts them back and keeps the present ones"
-                ));
-            }
-            Failure::from(error).hint(hint)
+    setup.engine.resume(trace_id).map_err(|error| {
+        let is_dirty = error.code() == Code::RepoDirty;
+        let failure = Failure::from(error);
+        if !is_dirty {
+            return failure;
         }
-        _ => error.into(),
+        let mut hint =
+            "undo these changes, so that the files are as the run left them; a commit or a \
+                        stash would take the run's own work, too"
+                .to_owned();
+        if let Some(rollback) = rollback {
+            hint.push_str(&format!("; or {rollback} puts them back and keeps the present ones"));
+        }
+        failure.hint(hint)
     })
 }
 

@@ -25,8 +25,9 @@ use crate::commands::hook::sessions_of;
 use crate::commands::{cell, session_core, session_insights, session_rewind};
 use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, Style, sanitize};
+use crate::part::Part;
 use crate::people::AccountPeople;
-use crate::project::{Part, Project};
+use crate::project::Project;
 use crate::session_surroundings::{text_of as text_of_path, watched_since};
 use crate::session_transcripts::{self, Histories, TranscriptCheck};
 

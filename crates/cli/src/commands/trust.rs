@@ -9,8 +9,9 @@ use crate::args::Trust;
 use crate::commands::confirm;
 use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, Style, sanitize};
+use crate::part::Part;
 use crate::powers::{Power, powers};
-use crate::project::{Part, Project};
+use crate::project::Project;
 use crate::trust::{TrustRecord, TrustStatus, revoke, status};
 
 /// Shows the configuration and records trust in it.

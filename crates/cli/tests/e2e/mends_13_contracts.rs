@@ -223,9 +223,9 @@ fn mend_13_the_contracts_have_the_shape_of_the_specification() {
     };
     let names = |schema: &Value, pointer: &str| -> Vec<String> {
         let found = schema.pointer(pointer).unwrap();
-        let mut names: Vec<String> = match found {
-            Value::Array(names) => names.iter().map(|name| name.as_str().unwrap().into()).collect(),
-            _ => found.as_object().unwrap().keys().cloned().collect(),
+        let mut names: Vec<String> = match found.as_array() {
+            Some(names) => names.iter().map(|name| name.as_str().unwrap().into()).collect(),
+            None => found.as_object().unwrap().keys().cloned().collect(),
         };
         names.sort();
         names
