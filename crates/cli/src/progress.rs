@@ -32,7 +32,9 @@ impl Observer<Run> for PendingLines {
     fn after(&mut self, step: &Step<'_, Run>) {
         if step.origin == Origin::Appended && self.output.shows_progress() {
             let paint = |text: &str, style| self.output.paint_note(text, style);
-            self.lines.extend(line(&step.artifact.event, &paint));
+            let event = &step.artifact.event;
+            let title = title_of(step.state, event);
+            self.lines.extend(line(event, &paint).map(|line| format!("{line}{title}")));
         }
     }
 
@@ -40,6 +42,14 @@ impl Observer<Run> for PendingLines {
         self.lines.drain(..).for_each(|line| self.output.note(&line));
         Ok(())
     }
+}
+
+/// The title of a phase that has started, after a blank; empty if it has none.
+fn title_of(run: &Run, event: &Event) -> String {
+    let Event::PhaseStarted { phase, .. } = event else { return String::new() };
+    let found = run.position(phase).and_then(|at| run.phase(at));
+    let title = found.and_then(|(phase, _)| phase.title.as_deref());
+    title.map(|title| format!(" {}", sanitize(title))).unwrap_or_default()
 }
 
 /// Formats a step of a setup as one line.

@@ -57,6 +57,7 @@ pub fn phase(id: &str, needs: &[&str], doer: Doer) -> Phase {
         id: id.to_owned(),
         needs: needs.iter().map(|need| (*need).to_owned()).collect(),
         outputs: Vec::new(),
+        title: None,
         when: PhaseCondition::Always,
     }
 }

@@ -181,6 +181,9 @@ pub struct Phase {
     pub needs: Vec<String>,
     /// Patterns of the output files that it must create; the files must not be empty.
     pub outputs: Vec<String>,
+    /// What the phase is called beside its id.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
     /// The condition of the phase.
     pub when: PhaseCondition,
 }

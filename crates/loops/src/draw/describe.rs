@@ -106,7 +106,8 @@ pub enum LineKind {
 /// The lines in a phase's box, not cut.
 pub fn lines(phase: &Phase) -> Vec<(LineKind, String)> {
     let mut lines = vec![(LineKind::Name, phase.id.clone())];
-    let mut details = vec![doer(&phase.doer)];
+    let mut details: Vec<String> = phase.title.iter().cloned().collect();
+    details.push(doer(&phase.doer));
     details.extend(when(&phase.when));
     details.extend(phase.branch.then(|| "in a branch".to_owned()));
     lines.extend(details.into_iter().map(|detail| (LineKind::Detail, detail)));

@@ -24,13 +24,14 @@ pub struct Draft {
     pub optional: bool,
 }
 
-const KEYS: [&str; 9] =
-    ["id", "needs", "when", "optional", "branch", "doer", "outputs", "checks", "gate"];
+const KEYS: [&str; 10] =
+    ["id", "title", "needs", "when", "optional", "branch", "doer", "outputs", "checks", "gate"];
 
 pub fn read(node: &Node, context: Context<'_>) -> Result<Draft, Diagnostic> {
     let fields = Fields::new(node, "phases", "a phase", &KEYS)?;
     let id_node = fields.required("id")?;
     let id = text::id(id_node, "id", "the id of a phase")?;
+    let title = fields.get("title").map(|node| text::line(node, "title")).transpose()?;
     let (needs, need_positions) = needs(fields.get("needs"))?;
     let when = fields.get("when").map(when).transpose()?.unwrap_or_default();
     let doer = doer::read(fields.required("doer")?, context)?;
@@ -44,7 +45,7 @@ pub fn read(node: &Node, context: Context<'_>) -> Result<Draft, Diagnostic> {
     let branch = branch.transpose()?.unwrap_or(false);
     let gate_position = fields.get("gate").map_or(id_node.position, |node| node.position);
     consensus::check_gate(&id, &doer, gate.as_ref(), gate_position)?;
-    let phase = Phase { branch, checks, doer, gate, id, needs, outputs, when };
+    let phase = Phase { branch, checks, doer, gate, id, needs, outputs, title, when };
     Ok(Draft { phase, position: id_node.position, need_positions, references, optional })
 }
 

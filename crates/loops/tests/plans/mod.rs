@@ -247,13 +247,15 @@ fn phases(names: Vec<String>, drafts: Vec<Draft>) -> Vec<Phase> {
                     id: helper,
                     needs: needs.clone(),
                     outputs: Vec::new(),
+                    title: None,
                     when: PhaseCondition::Intervention,
                 });
             }
         }
         before.insert(id.clone(), back);
         let outputs = if id.len() > 6 { vec!["src/**".to_owned()] } else { Vec::new() };
-        phases.push(Phase { branch, checks, doer, gate, id, needs, outputs, when });
+        let title = (id.len() > 5).then(|| format!("the phase {id}"));
+        phases.push(Phase { branch, checks, doer, gate, id, needs, outputs, title, when });
     }
     phases
 }

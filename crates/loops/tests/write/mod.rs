@@ -106,6 +106,9 @@ fn phase(phase: &Phase) -> Value {
     if !phase.needs.is_empty() {
         put("needs", json!(phase.needs));
     }
+    if let Some(title) = &phase.title {
+        put("title", json!(title));
+    }
     if !phase.outputs.is_empty() {
         put("outputs", json!(phase.outputs));
     }
