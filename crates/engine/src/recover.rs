@@ -128,6 +128,14 @@ impl Engine {
                 let run = self.read(trace_id).map_err(fail)?;
                 return Ok(has_ended.then_some((on_restart, run)));
             }
+            // What a restart ends does not go on by itself, answered or not.
+            let single =
+                seen.plan().is_some_and(|plan| plan.require.contains(&Requirement::Single));
+            if on_restart == OnRestart::Terminate && single {
+                let mut recorder = self.open(trace_id).map_err(fail)?;
+                self.terminate(&mut recorder).map_err(fail)?;
+                return Ok(Some((on_restart, recorder.run().clone())));
+            }
             return match hold.resolution() {
                 Resolution::Open => Ok(None),
                 Resolution::Approved | Resolution::Rejected => {

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
 
 use serde_json::{Value, json};
+use windlass_journal::{RunFilter, read_entry};
 use windlass_kernel::run::plan::{Plan, Requirement, RunOutcome};
-use windlass_kernel::run::{Base, PhaseResult, Run, RunName, Setup, Started};
+use windlass_kernel::run::{Base, Event, PhaseResult, Run, RunEvent, RunName, Setup, Started};
 use windlass_kernel::{Code, Digest, TraceId};
 use windlass_redact::Finding;
 
@@ -108,6 +109,7 @@ impl Engine {
         let _locks = self.lock_for(&new.plan, new.worktree)?;
         self.stop.check(None)?;
         self.end_interrupted_runs(&new.plan)?;
+        self.require_free_workspace(&new)?;
         let root = &self.settings.root;
         let base = self.repository.base(root)?;
         let needs_repo = new.worktree
@@ -184,6 +186,37 @@ impl Engine {
         drop(found);
         self.hold_or_end(&mut recorder, new.wait, new.end)?;
         self.drive(recorder)
+    }
+
+    /// Fails if a run of a loop that allows one at a time waits in the project's workspace, in which this one would work.
+    /// A loop that itself allows one run at a time looks for others in its first phase.
+    fn require_free_workspace(&self, new: &NewRun) -> Result<(), EngineError> {
+        let looks_itself = new.plan.require.contains(&Requirement::Single);
+        if new.worktree || looks_itself || new.plan.is_session() {
+            return Ok(());
+        }
+        let filter = RunFilter { open_only: true, state: None, limit: usize::MAX };
+        for found in self.list(&filter)? {
+            let trace_id = found.trace.head.trace_id;
+            let first = read_entry(self.recording.store.as_ref(), trace_id, 1)?;
+            let event = first.and_then(|record| RunEvent::read(&record.body?).ok());
+            let Some(Event::Started(started)) = event.map(|event| event.event) else { continue };
+            if started.worktree.is_none() && started.plan.require.contains(&Requirement::Single) {
+                let name = &started.run_id;
+                return Err(EngineError::Invalid {
+                    code: Code::RunConcurrent,
+                    message: format!(
+                        "task `{name}` of loop `{}` has not ended, and no other run may use its workspace",
+                        started.plan.id
+                    ),
+                    hint: Some(format!(
+                        "answer it (`windlass queue show {name}`), give it up with `windlass cancel {name}`, or \
+                         use a workspace of its own with `windlass run --worktree`"
+                    )),
+                });
+            }
+        }
+        Ok(())
     }
 
     /// Fails if the run would record a secret: its plan and its task cannot be changed.
