@@ -2,11 +2,13 @@
 //!
 //! A trigger matches as a whole word or phrase, in any case, with any white space between its words.
 //! It does not match inside a longer word, nor inside a compound: `plan.md`, `re-implement` and
-//! `src/refactor/mod.rs` name things. If nothing is recognised, the person is asked; nothing is guessed.
+//! `src/refactor/mod.rs` name things. A request that begins with the name of an intent and a colon has that
+//! intent. If no trigger matches, the first words count (`fix the bug`). If nothing is recognised, the
+//! person is asked; nothing is guessed.
 
 use serde::{Deserialize, Serialize};
 
-use crate::{DriverConfig, Intent, IntentId, Outcome};
+use crate::{DriverConfig, Intent, IntentId, Outcome, Trigger};
 
 /// The longest request that is classified.
 pub const REQUEST_BYTES_MAX: usize = 256 * 1024;
@@ -19,7 +21,8 @@ pub enum Classification {
     Resolved {
         /// The intent.
         intent: IntentId,
-        /// The trigger that matched, as the configuration has it.
+        /// The trigger or opening that matched, as the configuration has it, or the intent's name if the
+        /// request names it.
         trigger: String,
     },
     /// No intent, or several of the same priority.
@@ -42,8 +45,9 @@ impl Classification {
     }
 }
 
-/// Classifies a request: of all intents with a trigger in it, the one with the lowest priority number.
-/// Several with that number, or none at all, are ambiguous.
+/// Classifies a request. An intent that it names at its beginning (`code_generation: …`) is its intent. Otherwise,
+/// of all intents with a trigger in it, the one with the lowest priority number; without a trigger, of those with
+/// an opening. Several with that number, or none at all, are ambiguous.
 #[must_use]
 pub fn classify(config: &DriverConfig, request: &str) -> Classification {
     if request.len() > REQUEST_BYTES_MAX {
@@ -56,28 +60,67 @@ pub fn classify(config: &DriverConfig, request: &str) -> Classification {
         return Classification::Ambiguous { candidates: Vec::new(), question };
     }
     let text = fold(request);
-    let hit = |intent: &Intent| {
-        let trigger =
-            intent.triggers.iter().find(|trigger| contains_phrase(&text, &trigger.folded))?;
-        Some((intent.name.clone(), intent.priority, trigger.text.clone()))
-    };
-    let mut hits = config.intents.iter().filter_map(hit);
-    let Some((intent, priority, trigger)) = hits.next() else {
-        let all = list(config.intents.iter().map(|intent| &intent.name));
-        let question =
-            format!("the intent of the request is not clear; which of these is it: {all}");
-        return Classification::Ambiguous { candidates: Vec::new(), question };
-    };
+    if let Some(intent) = config.intents.iter().find(|intent| is_named(&text, intent)) {
+        return named(intent);
+    }
+    let by_trigger = |trigger: &Trigger| contains_phrase(&text, &trigger.folded);
+    let by_opening = |opening: &Trigger| begins_with_phrase(&text, &opening.folded);
+    best(config, |intent| intent.triggers.iter().find(|trigger| by_trigger(trigger)))
+        .or_else(|| {
+            best(config, |intent| intent.openings.iter().find(|opening| by_opening(opening)))
+        })
+        .unwrap_or_else(|| {
+            let all = list(config.intents.iter().map(|intent| &intent.name));
+            let question =
+                format!("the intent of the request is not clear; which of these is it: {all}");
+            Classification::Ambiguous { candidates: Vec::new(), question }
+        })
+}
+
+/// Classifies a request whose intent a person has named; asks if there is no such intent.
+#[must_use]
+pub fn classify_as(config: &DriverConfig, name: &str) -> Classification {
+    let name = fold(name);
+    let found = config.intents.iter().find(|intent| fold(intent.name.as_str()) == name);
+    found.map_or_else(
+        || {
+            let all = list(config.intents.iter().map(|intent| &intent.name));
+            let question = format!(
+                "there is no intent of the name that was given; which of these is it: {all}"
+            );
+            Classification::Ambiguous { candidates: Vec::new(), question }
+        },
+        named,
+    )
+}
+
+fn named(intent: &Intent) -> Classification {
+    Classification::Resolved { intent: intent.name.clone(), trigger: intent.name.to_string() }
+}
+
+/// The intent with the lowest priority number of those that have a hit; `None` if none has one.
+fn best<'a>(
+    config: &'a DriverConfig,
+    hit: impl Fn(&'a Intent) -> Option<&'a Trigger>,
+) -> Option<Classification> {
+    let mut hits = config.intents.iter().filter_map(|intent| Some((intent, hit(intent)?)));
+    let (intent, trigger) = hits.next()?;
     // Intents are sorted by priority, so rivals follow directly.
-    let rivals = hits.take_while(|(_, other, _)| *other == priority).map(|(name, _, _)| name);
-    let mut candidates = vec![intent.clone()];
-    candidates.extend(rivals);
+    let rivals = hits.take_while(|(other, _)| other.priority == intent.priority);
+    let mut candidates = vec![intent.name.clone()];
+    candidates.extend(rivals.map(|(rival, _)| rival.name.clone()));
     if candidates.len() > 1 {
         let question =
             format!("the request matches several intents; which is it: {}", list(&candidates));
-        return Classification::Ambiguous { candidates, question };
+        return Some(Classification::Ambiguous { candidates, question });
     }
-    Classification::Resolved { intent, trigger }
+    Some(Classification::Resolved { intent: intent.name.clone(), trigger: trigger.text.clone() })
+}
+
+/// Whether a request begins with the name of an intent and a colon.
+fn is_named(text: &[char], intent: &Intent) -> bool {
+    let rest = text.strip_prefix(fold(intent.name.as_str()).as_slice());
+    rest.is_some_and(|rest| rest.iter().find(|char| **char != ' ') == Some(&':'))
 }
 
 fn list<'a>(names: impl IntoIterator<Item = &'a IntentId>) -> String {
@@ -131,6 +174,18 @@ fn contains_phrase(text: &[char], trigger: &[char]) -> bool {
         let after = text.get(at + trigger.len()..).unwrap_or_default().iter();
         is_edge(before) && is_edge(after)
     })
+}
+
+/// Whether a text begins with a phrase; a `please` before it does not count.
+fn begins_with_phrase(text: &[char], phrase: &[char]) -> bool {
+    let polite = ['p', 'l', 'e', 'a', 's', 'e'];
+    let text = match text.strip_prefix(&polite) {
+        Some(rest) if is_edge(rest.iter()) => rest,
+        Some(_) | None => text,
+    };
+    let skipped = text.iter().take_while(|char| !is_word(**char)).count();
+    let rest = text.get(skipped..).and_then(|text| text.strip_prefix(phrase));
+    rest.is_some_and(|rest| is_edge(rest.iter()))
 }
 
 /// Whether a word ends where these characters begin.

@@ -30,7 +30,7 @@ mod usage;
 mod verify;
 
 pub use check::{CheckPoint, CheckResult, check, exit_conditions};
-pub use classify::{Classification, REQUEST_BYTES_MAX, classify};
+pub use classify::{Classification, REQUEST_BYTES_MAX, classify, classify_as};
 pub use config::{CONTEXT_INTENT, DriverConfig, Intent, Model, Profile, Trigger, VerificationStep};
 pub use facts::{ContextFacts, Facts, SandboxFacts};
 pub use intervention::{InterventionFacts, after_intervention, check_intervention};

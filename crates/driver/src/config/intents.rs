@@ -25,6 +25,8 @@ struct RawIntent {
     name: Spanned<IntentId>,
     priority: Spanned<u32>,
     triggers: Spanned<Vec<Spanned<String>>>,
+    #[serde(default)]
+    openings: Vec<Spanned<String>>,
     tiers: Spanned<Vec<Spanned<Tier>>>,
     role: Spanned<Role>,
     project_bound: bool,
@@ -87,10 +89,22 @@ fn intent(
             .error(raw.role.span(), message)
             .with_hint("roles are listed in driver/models.toml"));
     }
-    let triggers = triggers(source, &name, raw.triggers, owners)?;
+    let listed = raw.triggers.span();
+    let count = raw.triggers.get_ref().len();
+    if count == 0 || count > LIST_MAX || raw.openings.len() > LIST_MAX {
+        let message =
+            format!("intent `{name}` has {count} triggers and {} openings", raw.openings.len());
+        let hint = format!(
+            "it needs 1 to {LIST_MAX} triggers: without one it could never be selected; openings may be absent"
+        );
+        return Err(source.error(listed, message).with_hint(hint));
+    }
+    let triggers = phrases(source, &name, raw.triggers.into_inner(), owners)?;
+    let openings = phrases(source, &name, raw.openings, owners)?;
     Ok(Intent {
         priority: raw.priority.into_inner(),
         triggers,
+        openings,
         tiers: tiers.into_iter().collect(),
         role: raw.role.into_inner(),
         project_bound: raw.project_bound,
@@ -101,19 +115,13 @@ fn intent(
     })
 }
 
-fn triggers(
+/// Reads triggers or openings; no phrase may belong to two intents.
+fn phrases(
     source: &SourceFile<'_>,
     name: &IntentId,
-    raw: Spanned<Vec<Spanned<String>>>,
+    raw: Vec<Spanned<String>>,
     owners: &mut BTreeMap<Vec<char>, IntentId>,
 ) -> Result<Vec<Trigger>, FileError> {
-    let listed = raw.span();
-    let raw = raw.into_inner();
-    if raw.is_empty() || raw.len() > LIST_MAX {
-        let message = format!("intent `{name}` has {} triggers", raw.len());
-        let hint = format!("it needs 1 to {LIST_MAX}: without one it could never be selected");
-        return Err(source.error(listed, message).with_hint(hint));
-    }
     let mut triggers = Vec::with_capacity(raw.len());
     for trigger in raw {
         let span = trigger.span();

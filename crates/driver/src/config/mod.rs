@@ -38,6 +38,8 @@ pub struct Intent {
     pub priority: u32,
     /// The phrases that select it.
     pub triggers: Vec<Trigger>,
+    /// The phrases that select it at the beginning of a request without any trigger.
+    pub openings: Vec<Trigger>,
     /// The tiers whose models may work on it.
     pub tiers: BTreeSet<Tier>,
     /// The role of the model in a task of this intent.

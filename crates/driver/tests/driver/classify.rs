@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 use serde::Deserialize;
-use windlass_driver::{Classification, DriverConfig, Outcome, REQUEST_BYTES_MAX, classify};
+use windlass_driver::{
+    Classification, DriverConfig, Outcome, REQUEST_BYTES_MAX, classify, classify_as,
+};
 
 use crate::world::{changed, config, intent};
 
@@ -57,6 +59,20 @@ fn every_trigger_calls_for_its_intent() {
 }
 
 #[test]
+fn a_named_intent_is_taken_and_an_unknown_one_is_asked_about() {
+    let config = config();
+    for intent in config.intents() {
+        let name = intent.name.as_str();
+        assert_eq!(resolved(&classify_as(&config, name)), Some(name));
+        assert_eq!(resolved(&classify_as(&config, &name.to_uppercase())), Some(name));
+        assert_eq!(resolved(&classify(&config, &format!("{name}: refactor it"))), Some(name));
+    }
+    for name in ["", "dance", "code_generation: x"] {
+        assert_eq!(classify_as(&config, name).outcome(), Outcome::AskUser, "{name}");
+    }
+}
+
+#[test]
 fn two_of_one_priority_ask_and_a_higher_one_still_wins() {
     let files = changed("driver/intents.toml", "priority = 11", "priority = 10");
     let config = DriverConfig::load(&files).unwrap();
@@ -91,7 +107,10 @@ proptest! {
         prop_assert_eq!(&found, &classify(&config, &text));
         if let Classification::Resolved { intent, trigger } = &found {
             let declared = config.intent(intent).unwrap();
-            prop_assert!(declared.triggers.iter().any(|item| item.text == *trigger));
+            let mut phrases = declared.triggers.iter().chain(&declared.openings);
+            prop_assert!(
+                phrases.any(|item| item.text == *trigger) || *trigger == intent.to_string()
+            );
         }
     }
 
@@ -120,8 +139,15 @@ proptest! {
         let config = config();
         let trigger = &config.intents()[at].triggers[0].text;
         for request in [format!("{trigger}{letter}"), format!("a{letter}{trigger}")] {
-            let found = classify(&config, &request);
-            prop_assert_eq!(resolved(&found), None, "{}", request);
+            // An opening may still be there.
+            match classify(&config, &request) {
+                Classification::Ambiguous { .. } => {}
+                Classification::Resolved { intent, trigger: opening } => {
+                    let declared = config.intent(&intent).unwrap();
+                    let mut openings = declared.openings.iter();
+                    prop_assert!(openings.any(|item| item.text == opening), "{}", request);
+                }
+            }
         }
     }
 }

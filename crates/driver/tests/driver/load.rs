@@ -58,6 +58,7 @@ fn faults_are_named_with_their_place() {
         ),
         (INTENTS, "\"roadmap\"", "\"PLAN\"", "\"PLAN\"", "belongs to intent `planning`"),
         (INTENTS, "[\"plan\", \"steps to\", \"roadmap\"]", "[]", "[]", "has 0 triggers"),
+        (INTENTS, "\"clean up\"", "\"Debug\"", "\"debug\"", "belongs to intent `refactor`"),
         (INTENTS, "tiers = [\"B\", \"C\"]", "tiers = [\"B\", \"E\"]", "\"E\"", "unknown tier `E`"),
         (
             INTENTS,
