@@ -137,7 +137,7 @@ pub enum Command {
     #[command(
         after_help = "Examples:\n  windlass run \"fix the rounding in src/price.rs\"\n  windlass \
         run task.yaml --worktree\n  windlass run '{\"task\":\"…\",\"constraints\":{\"allowed_paths\":\
-        [\"src\"]}}' --answers answers.json\n\nExit codes: 0 passed, 3 blocked, 4 waits for a person."
+        [\"src\"]}}' --answers answers.json\n\nExit codes: 0 passed, 3 blocked, 4 waits for a person, 6 a task of the\ndriver loop ended with a question."
     )]
     Run(RunTask),
     /// Resume a run after it was answered, or after its process died.
@@ -428,9 +428,12 @@ pub enum Trace {
     List(CallList),
     /// Show the state of one trace.
     Show {
-        /// The trace.
+        /// The trace, or a run's name.
         #[arg(value_name = "ID")]
         id: String,
+        /// Show the telemetry of a task of the driver loop, and whether its seals match.
+        #[arg(long)]
+        telemetry: bool,
     },
     /// Print a trace's entries; with --json, one JSON object per line.
     Log {

@@ -228,6 +228,7 @@ fn driver(
         session_id: SystemClock.new_id().to_string(),
         memory: project.state()?.join("memory"),
         edits: project.state()?.join("edits"),
+        processes: Some(PathBuf::from("/proc")),
         store: Arc::clone(store),
         config: tables,
     };

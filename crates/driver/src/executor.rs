@@ -18,6 +18,7 @@ mod event_expander;
 mod facts;
 mod guard;
 mod intervene;
+mod leftovers;
 mod memory;
 mod observe;
 mod output;
@@ -26,6 +27,7 @@ mod report;
 mod select;
 mod state;
 mod telemetry;
+mod telemetry_view;
 mod terminate;
 mod verify;
 
@@ -37,12 +39,14 @@ use crate::{
     DriverConfig, Outcome, Phase, RecordedState as RecordedSandbox, Sandbox, SandboxEvent,
 };
 use serde_json::{Map, Value, json};
-use windlass_kernel::run::plan::Doer;
+use windlass_kernel::run::plan::{self, Doer};
 use windlass_kernel::run::{Event, NoteKind, Run};
 use windlass_kernel::{Code, TraceId};
 use windlass_store::Store;
 
+pub use classify::INTENT_OPTION;
 pub use guard::{InMemoryConfinement, TaskConfinement};
+pub use telemetry_view::{TaskTelemetry, TelemetrySeal, task_telemetry};
 
 use windlass_engine::EngineError;
 use windlass_engine::WorkResult;
@@ -82,6 +86,9 @@ pub struct DriverSettings {
     pub memory: PathBuf,
     /// The folder of the outputs that people edit.
     pub edits: PathBuf,
+    /// The folder that lists the processes of this machine, `/proc`; without one, nobody looks for processes that a task
+    /// has left.
+    pub processes: Option<PathBuf>,
     /// The store of the journal.
     pub store: Arc<dyn Store>,
 }
@@ -236,6 +243,31 @@ fn phase_of(doer: &Doer) -> Option<Phase> {
             "terminate" => Some(Phase::TaskTermination),
             _ => None,
         },
+    }
+}
+
+/// The phase of a task that a phase of a run implements. A question that a phase asks belongs to that phase; only the
+/// one that verification asks is an intervention.
+fn stage_of(run: &Run, phase: &plan::Phase) -> Option<Phase> {
+    if !matches!(phase.doer, Doer::Person { .. }) {
+        return phase_of(&phase.doer);
+    }
+    let asks = |gate: &plan::Gate| gate.verdicts.values().any(|effect| leads_to(effect, &phase.id));
+    let asking = run.all_phases().find(|(other, _)| other.gate.as_ref().is_some_and(asks));
+    match asking.and_then(|(asking, _)| phase_of(&asking.doer)) {
+        None | Some(Phase::Verification) => phase_of(&phase.doer),
+        other => other,
+    }
+}
+
+fn leads_to(effect: &plan::Effect, id: &str) -> bool {
+    match effect {
+        plan::Effect::Intervene { phase, .. } => phase == id,
+        plan::Effect::Block
+        | plan::Effect::Continue
+        | plan::Effect::Hold { .. }
+        | plan::Effect::Redo { .. }
+        | plan::Effect::Stop { .. } => false,
     }
 }
 

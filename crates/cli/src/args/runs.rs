@@ -11,8 +11,15 @@ use super::Decider;
 #[derive(Debug, Args)]
 pub struct RunTask {
     /// The task: a sentence, JSON, or a `.json` or `.yaml` file.
-    #[arg(value_name = "TASK")]
-    pub task: String,
+    #[arg(value_name = "TASK", required_unless_present = "tasks")]
+    pub task: Option<String>,
+    /// Run the tasks of this file one after the other, one per line; `-` reads them from standard input as
+    /// they come. Empty lines and those that begin with `#` are skipped.
+    #[arg(long, value_name = "FILE", conflicts_with = "task")]
+    pub tasks: Option<PathBuf>,
+    /// The intent of the task, for the driver loop [default: determined by its words].
+    #[arg(long, value_name = "INTENT")]
+    pub intent: Option<String>,
     /// The loop to run.
     #[arg(long = "loop", value_name = "LOOP", default_value = "spine")]
     pub name: String,

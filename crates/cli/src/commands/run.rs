@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use windlass_driver::executor::INTENT_OPTION;
 use windlass_engine::executors::{AGENTS_OPTION, ANSWERS_OPTION, INSTRUCTIONS_OPTION, Script};
 use windlass_engine::{HoldQueue, NewRun};
 use windlass_formats::{CheckpointId, TaskInput, TaskSpec, detect_task};
@@ -15,7 +16,7 @@ use windlass_runtime::{Clock as _, SystemClock};
 
 use crate::agents;
 use crate::args::{Resume, RunTask};
-use crate::commands::{backlog, status};
+use crate::commands::{backlog, run_list, status};
 use crate::core_run::audits;
 use crate::failure::{CommandResult, Failure, exit_of};
 use crate::input::{self, unreadable};
@@ -47,10 +48,27 @@ pub fn open_to_read(
     RunSetup::open(project, &actor_name(by), Access::Read, *output)
 }
 
-/// Starts a run and drives it until it ends or waits.
+/// Starts a run, or one for each task of a file, and drives it until it ends or waits.
 pub fn run(project: &Project, options: &RunTask, output: &Output) -> CommandResult {
     let setup = open(project, options.by.as_deref(), output)?;
-    let task = read_task(&options.task)?;
+    match (&options.tasks, &options.task) {
+        (Some(path), _) => run_list::run_all(&setup, options, path, output),
+        (None, Some(task)) => {
+            let run = run_task(&setup, options, task, output)?;
+            report(&run, output)
+        }
+        (None, None) => Err(Failure::new(Code::RequestInvalid, "there is no task")),
+    }
+}
+
+/// Takes one task through the loop.
+pub(super) fn run_task(
+    setup: &RunSetup,
+    options: &RunTask,
+    task: &str,
+    output: &Output,
+) -> Result<Run, Failure> {
+    let task = read_task(task)?;
     let answers = options.answers.as_deref();
     let selection = LoopSelection {
         name: &options.name,
@@ -61,9 +79,18 @@ pub fn run(project: &Project, options: &RunTask, output: &Output) -> CommandResu
     if !options.agent.is_empty() {
         more.push((AGENTS_OPTION.to_owned(), agents::parse_options(&options.agent)?));
     }
-    let run = start(&setup, &selection, task, options.worktree, answers, more, output)?;
-    let run = if options.wait { wait(&setup, run, output)? } else { run };
-    report(&put_back(&setup, run, output), output)
+    if let Some(intent) = &options.intent {
+        let (plan, _) = build_plan(setup, &selection)?;
+        if !plan.builtins().any(|name| name == "driver/classify") {
+            let message = format!("the tasks of loop `{}` have no intent", options.name);
+            return Err(Failure::new(Code::RequestInvalid, message)
+                .hint("leave `--intent` out, or add `--loop driver`"));
+        }
+        more.push((INTENT_OPTION.to_owned(), json!(intent)));
+    }
+    let run = start(setup, &selection, task, options.worktree, answers, more, output)?;
+    let run = if options.wait { wait(setup, run, output)? } else { run };
+    Ok(put_back(setup, run, output))
 }
 
 /// A loop and the selected parts of it.

@@ -81,7 +81,9 @@ pub fn insights(project: &Project, options: &SessionInsights, output: &Output) -
     let mut code = 0;
     for name in names {
         let task = RunTask {
-            task: format!("insights of session {name}"),
+            task: Some(format!("insights of session {name}")),
+            tasks: None,
+            intent: None,
             name: "insights".to_owned(),
             variant: None,
             with: Vec::new(),

@@ -192,8 +192,16 @@ pub fn phase_line(phase: &Phase, state: &PhaseState, output: &Output) -> String 
         Some(verdict) => format!("{}: {summary}", sanitize(verdict)),
         None => summary,
     };
-    let (mark, id) = (output.paint(mark, style), sanitize(&phase.id));
+    let (mark, id) = (output.paint(mark, style), name_of(phase));
     format!("  {mark} {id}{attempts}  {summary}").trim_end().to_owned()
+}
+
+/// A phase's id, with its title if it has one.
+pub fn name_of(phase: &Phase) -> String {
+    match &phase.title {
+        Some(title) => format!("{} {}", sanitize(&phase.id), sanitize(title)),
+        None => sanitize(&phase.id),
+    }
 }
 
 /// The verdict of a phase, if it gave one.
@@ -328,8 +336,11 @@ pub fn votes(hold: &Hold, decision: VoteDecision) -> usize {
 
 /// The exit code for a run's state.
 pub fn exit(run: &Run) -> u8 {
+    /// The reason of a task of the driver loop that ended with a question.
+    const ASK_USER: &str = "ASK_USER";
     match (&run.ended, &run.hold) {
         (Some(ended), _) if ended.outcome == RunOutcome::Pass => 0,
+        (Some(ended), _) if ended.reason == ASK_USER => 6,
         (Some(_), _) => 3,
         (None, Some(_)) => 4,
         (None, None) => 1,
@@ -375,6 +386,7 @@ pub fn describe(run: &Run) -> Value {
         .map(|(phase, state)| {
             json!({
                 "id": phase.id,
+                "title": phase.title,
                 "status": state.status.as_str(),
                 "attempt": state.attempt,
                 "started_at": state.started_at,

@@ -7,7 +7,7 @@ use windlass_kernel::{Code, ExecutionState, Machine, State, TraceId};
 use windlass_store::{Record, Store, TraceFilter, TraceState};
 
 use crate::args::{CallList, Trace};
-use crate::commands::trace_id;
+use crate::commands::{trace_id, trace_telemetry};
 use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, Style, sanitize};
 use crate::project::Project;
@@ -19,7 +19,10 @@ const PAGE: usize = 1000;
 pub fn run(project: &Project, command: &Trace, output: &Output) -> CommandResult {
     match command {
         Trace::List(options) => list(project, options, None, output),
-        Trace::Show { id } => show(project, trace_or_run(project, id)?, output),
+        Trace::Show { id, telemetry: true } => {
+            trace_telemetry::show(project, trace_or_run(project, id)?, output)
+        }
+        Trace::Show { id, telemetry: false } => show(project, trace_or_run(project, id)?, output),
         Trace::Log { id, artifacts, after } => {
             log(project, trace_or_run(project, id)?, *artifacts, *after, output)
         }

@@ -6,12 +6,15 @@ use crate::{
 };
 use serde::Deserialize as _;
 use serde_json::json;
-use windlass_kernel::run::NoteKind;
+use windlass_kernel::run::{NoteKind, Run};
 
 use super::{Driver, answer, recorded};
 use windlass_engine::EngineError;
 use windlass_engine::WorkResult;
 use windlass_engine::executors::BuiltinJob;
+
+/// The note of a passed check before the sandbox is left. Never change it: journals contain it.
+const EXIT_CHECKED: &str = "exit_checked";
 
 /// Performs the check at the point that the loop names.
 pub(super) fn perform(driver: &Driver, job: &BuiltinJob<'_>) -> Result<WorkResult, EngineError> {
@@ -36,8 +39,11 @@ pub(super) fn perform(driver: &Driver, job: &BuiltinJob<'_>) -> Result<WorkResul
         let more = json!({ "summary": "the sandbox stays on" });
         return Ok(answer(Outcome::Pass, "the sandbox stays on for this intent", more));
     }
-    let result = check(driver.config(), point, &facts);
-    if point == CheckPoint::BeforeSandboxExit && result.outcome.is_success() {
+    if point == CheckPoint::BeforeModel && may_leave(&run) {
+        let inside = check(driver.config(), point, &facts);
+        if !inside.outcome.is_success() {
+            return Ok(to_answer(driver, point, &facts, inside));
+        }
         let conditions = exit_conditions(driver.config(), &facts);
         let event = SandboxEvent::ExitRequested { conditions };
         let after = driver.change_sandbox(job, event, |_| {}, "the intent changes files")?;
@@ -45,8 +51,22 @@ pub(super) fn perform(driver: &Driver, job: &BuiltinJob<'_>) -> Result<WorkResul
             let reason = "the sandbox stays on: the conditions for leaving it are not met";
             return Ok(answer(Outcome::Halt, reason, json!({})));
         }
+        let writable = facts.telemetry_writable;
+        facts = Facts { telemetry_writable: writable, ..driver.facts(job)? };
+    }
+    let result = check(driver.config(), point, &facts);
+    if point == CheckPoint::BeforeSandboxExit && result.outcome.is_success() {
+        // The sandbox is left by the next check, once the answer of this one is on record.
+        job.recorder.note(NoteKind::Telemetry, json!({ "kind": EXIT_CHECKED }))?;
     }
     Ok(to_answer(driver, point, &facts, result))
+}
+
+/// Whether the check before leaving the sandbox has passed and the sandbox is still on.
+fn may_leave(run: &Run) -> bool {
+    recorded::telemetry(run, EXIT_CHECKED).next().is_some()
+        && recorded::sandbox(run).is_some_and(|recorded| recorded.sandbox.is_enabled())
+        && !recorded::has_event(run, SandboxEvent::Failure)
 }
 
 /// The intents whose tasks leave the sandbox, from the loop's settings.

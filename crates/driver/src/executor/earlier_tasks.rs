@@ -1,9 +1,12 @@
 //! Reads the project's earlier tasks from the journal.
 
+use std::sync::Arc;
+
 use crate::{Memory, MemoryError};
 use serde_json::Value;
-use windlass_journal::{Check, JournalError, Reader, read_entry};
-use windlass_kernel::run::{Event, NoteKind, Run, RunEvent};
+use windlass_journal::{Check, JournalError, Reader, Runs, read_entry};
+use windlass_kernel::run::plan::Plan;
+use windlass_kernel::run::{Event, NoteKind, Run, RunEvent, RunName, Started};
 use windlass_kernel::{Machine, State, TraceId, canon};
 use windlass_store::{TraceFilter, TraceState};
 
@@ -44,11 +47,16 @@ impl Driver {
 
     /// Whether a run is a task of the driver; reads only its first entry.
     fn is_task(&self, trace_id: TraceId) -> Result<bool, EngineError> {
+        Ok(self.started(trace_id)?.is_some_and(|started| is_task(&started.plan)))
+    }
+
+    /// The first entry of a run.
+    fn started(&self, trace_id: TraceId) -> Result<Option<Box<Started>>, EngineError> {
         let first = read_entry(self.settings.store.as_ref(), trace_id, 1)?;
         let body = first.and_then(|record| record.body);
         let event = body.and_then(|body| RunEvent::read(&body).ok()).map(|event| event.event);
-        let Some(Event::Started(started)) = event else { return Ok(false) };
-        Ok(started.plan.builtins().any(is_driver_builtin))
+        let Some(Event::Started(started)) = event else { return Ok(None) };
+        Ok(Some(started))
     }
 
     fn read(&self, trace_id: TraceId) -> Result<Run, EngineError> {
@@ -65,14 +73,37 @@ impl Driver {
         Ok(is_first)
     }
 
-    /// Returns another task of the project that has not ended.
+    /// Returns another task of the project that has not ended, or a run of another loop that has not ended and works in
+    /// the project's own workspace.
     pub(super) fn unfinished(&self, except: TraceId) -> Result<Option<TraceId>, EngineError> {
-        let mut found = None;
-        self.for_each_task(except, true, |trace| {
-            found = Some(trace.head.trace_id);
-            Ok(false)
-        })?;
-        Ok(found)
+        let mut before = None;
+        loop {
+            let filter = TraceFilter { open_only: true, state: None, before, limit: PAGE };
+            let page = self.settings.store.list_traces(&filter)?;
+            for trace in &page {
+                let trace_id = trace.head.trace_id;
+                let is_run = trace.head.state.is_some_and(|state| state.machine() == Machine::Run);
+                if is_run
+                    && trace_id != except
+                    && let Some(started) = self.started(trace_id)?
+                    && (is_task(&started.plan)
+                        || (started.worktree.is_none() && !started.plan.is_session()))
+                {
+                    return Ok(Some(trace_id));
+                }
+            }
+            match page.last() {
+                Some(last) if page.len() == PAGE => before = Some(last.head.trace_id),
+                _ => return Ok(None),
+            }
+        }
+    }
+
+    /// Whether a name is that of a task of the driver in this journal.
+    pub(super) fn is_task_of(&self, name: &RunName) -> bool {
+        let runs = Runs::new(Arc::clone(&self.settings.store));
+        let found = runs.find_named(name).ok().flatten();
+        found.is_some_and(|trace_id| self.is_task(trace_id).unwrap_or(false))
     }
 
     /// Whether the newest task that looked for the context file asked the person for it.
@@ -114,6 +145,11 @@ impl Driver {
             .collect();
         Ok(Memory::from_bytes(&bytes))
     }
+}
+
+/// Whether a plan is that of a task of the driver.
+fn is_task(plan: &Plan) -> bool {
+    plan.builtins().any(is_driver_builtin)
 }
 
 /// Collects the versions that a task has saved: their numbers and canonical bytes.

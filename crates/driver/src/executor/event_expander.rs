@@ -9,7 +9,7 @@ use windlass_kernel::{State, Timestamp};
 use super::report::{
     RecordInput, TEXT_CHARS_MAX, result_of, result_of_verdict, seal, telemetry_note,
 };
-use super::{Driver, invalid, is_driven, phase_of, recorded, sandbox_note, task_id, to_value};
+use super::{Driver, invalid, is_driven, recorded, sandbox_note, stage_of, task_id, to_value};
 use windlass_engine::EngineError;
 use windlass_engine::EventExpander;
 
@@ -161,7 +161,7 @@ impl Driver {
         now: Timestamp,
     ) -> Result<Vec<Event>, EngineError> {
         let Event::PhaseDone { phase, attempt, done } = &event else { return Ok(vec![event]) };
-        let Some(stage) = doer_of(run, phase).and_then(phase_of) else { return Ok(vec![event]) };
+        let Some(stage) = stage(run, phase) else { return Ok(vec![event]) };
         let (result, reason) = result_of(done);
         let input = RecordInput {
             result,
@@ -191,7 +191,9 @@ impl Driver {
         let input = RecordInput { selection: selected.or(input.selection), ..input };
         let record = self.record(run, now, input)?;
         let mut events = vec![record];
-        if result != TaskResult::Success {
+        // A question about the intent is no failure: the sandbox is on because the intent is not known.
+        let asks = stage == Phase::IntentClassification && result == TaskResult::AskUser;
+        if result != TaskResult::Success && !asks {
             events.push(self.failure(run, &reason)?);
         }
         events.insert(0, event);
@@ -203,7 +205,7 @@ impl Driver {
             return Ok(vec![event]);
         };
         let Some(doer) = doer_of(run, phase) else { return Ok(vec![event]) };
-        let Some(stage) = phase_of(doer) else { return Ok(vec![event]) };
+        let Some(stage) = stage(run, phase) else { return Ok(vec![event]) };
         let result = result_of_verdict(verdict);
         // A phase that a person performs ends only with its check.
         if result == TaskResult::Success && !matches!(doer, Doer::Person { .. }) {
@@ -228,11 +230,17 @@ impl Driver {
     }
 
     fn held(&self, run: &Run, event: Event, now: Timestamp) -> Result<Vec<Event>, EngineError> {
-        let Event::Held(held) = &event else { return Ok(vec![event]) };
-        let stage = doer_of(run, &held.phase).and_then(phase_of).unwrap_or(Phase::Execution);
+        let Event::Held(mut held) = event else { return Ok(vec![event]) };
+        let stage = stage(run, &held.phase).unwrap_or(Phase::Execution);
+        if held.trigger == Trigger::PersonRequested && stage == Phase::Intervention {
+            held.evidence = failed_verification(run);
+        } else if let Some(question) = asked(run, stage) {
+            held.question = question;
+        }
         let result = match held.trigger {
-            Trigger::PersonRequested => TaskResult::Intervention,
-            Trigger::AgentUnavailable
+            Trigger::PersonRequested if stage == Phase::Intervention => TaskResult::Intervention,
+            Trigger::PersonRequested
+            | Trigger::AgentUnavailable
             | Trigger::BudgetExhausted
             | Trigger::CallApproval
             | Trigger::ConsensusRequested
@@ -254,7 +262,7 @@ impl Driver {
                 ..RecordInput::new(run, stage)
             },
         )?;
-        Ok(vec![record, event])
+        Ok(vec![record, Event::Held(held)])
     }
 
     /// Records the end of a task: a task boundary, and a seal over its telemetry.
@@ -304,4 +312,24 @@ impl Driver {
 fn doer_of<'a>(run: &'a Run, phase: &str) -> Option<&'a Doer> {
     let at = run.position(phase)?;
     run.phase(at).map(|(phase, _)| &phase.doer)
+}
+
+fn stage(run: &Run, phase: &str) -> Option<Phase> {
+    let (phase, _) = run.phase(run.position(phase)?)?;
+    stage_of(run, phase)
+}
+
+/// The question that phase 1 asks a person.
+fn asked(run: &Run, stage: Phase) -> Option<String> {
+    let answer =
+        recorded::answer_of(run, "classify").filter(|_| stage == Phase::IntentClassification)?;
+    recorded::str_field(answer, "reason").map(str::to_owned)
+}
+
+/// What a person needs to know to edit an output: what failed, at which step, and where the output is.
+fn failed_verification(run: &Run) -> Value {
+    let Some(answer) = recorded::answer_of(run, "verify") else { return Value::Null };
+    let keys = ["failed_step", "reason", "edit"];
+    let known = keys.into_iter().filter_map(|key| Some((key.to_owned(), answer.get(key)?.clone())));
+    Value::Object(known.collect())
 }

@@ -77,6 +77,15 @@ pub(super) fn intent(run: &Run) -> Option<IntentId> {
     field(answer_of(run, "classify")?, "intent")
 }
 
+/// What a person answered when phase 1 asked for the intent.
+pub(super) fn intent_answer(run: &Run) -> Option<&str> {
+    let (_, state) = run.all_phases().find(|(phase, _)| {
+        matches!(phase.doer, Doer::Person { .. })
+            && super::stage_of(run, phase) == Some(crate::Phase::IntentClassification)
+    })?;
+    str_field(&state.done.as_ref()?.answer, "reason")
+}
+
 /// The model that phase 3 selected.
 pub(super) fn selection(run: &Run) -> Option<Selection> {
     field(answer_of(run, "select")?, "selection")

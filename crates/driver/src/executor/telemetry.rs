@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use windlass_kernel::canon;
 use windlass_kernel::run::{NoteKind, PhaseStatus, Run};
 
-use super::{Driver, answer, phase_of, recorded, report};
+use super::{Driver, answer, recorded, report, stage_of};
 use windlass_engine::EngineError;
 use windlass_engine::WorkResult;
 use windlass_engine::executors::BuiltinJob;
@@ -52,7 +52,7 @@ fn missing(run: &Run, records: &[TelemetryRecord]) -> Option<String> {
         return Some(format!("invocation {call} has no telemetry"));
     }
     run.all_phases().find_map(|(phase, state)| {
-        let stage = phase_of(&phase.doer).filter(|_| state.status == PhaseStatus::Complete)?;
+        let stage = stage_of(run, phase).filter(|_| state.status == PhaseStatus::Complete)?;
         let has = records.iter().any(|record| record.fields().lifecycle_phase == stage);
         (!has).then(|| format!("phase `{}` has no telemetry", phase.id))
     })

@@ -1,7 +1,7 @@
 //! Tasks in which nothing goes wrong.
 
 use serde_json::json;
-use windlass_kernel::run::{Event, NoteKind};
+use windlass_kernel::run::{Event, NoteKind, VoteDecision};
 
 use crate::world::{REQUESTS, World, answer, detail, one, outcome, phases};
 
@@ -36,9 +36,14 @@ fn an_unclear_request_asks_and_nothing_is_selected() {
     let world = World::settled();
     for request in ["do something nice", ""] {
         let run = world.run(request, one(answer("chat"), &[]));
+        let question = &run.hold.as_ref().unwrap().held.question;
+        assert!(question.contains("which of these"), "{question}");
+        assert_eq!(phases(&world.events(run.head.trace_id)), ["p0/1", "p1/1", "p1q/1"]);
+        assert_eq!(run.invocations, 0);
+        // An answer that is not clear either ends it: it is asked once.
+        let run = world.answer(&run, VoteDecision::Approved, "something nice");
         assert_eq!(outcome(&run), "ESCALATION_REQUESTED ASK_USER");
         assert!(detail(&run).contains("which of these"), "{}", detail(&run));
-        assert_eq!(phases(&world.events(run.head.trace_id)), ["p0/1", "p1/1"]);
         assert_eq!(run.invocations, 0);
     }
 }

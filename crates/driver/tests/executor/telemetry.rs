@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use serde_json::{Value, json};
 use windlass_driver::TelemetryRecord;
 use windlass_engine::StopRequest;
-use windlass_kernel::run::{Event, NoteKind, Run};
+use windlass_kernel::run::{Event, NoteKind, Run, VoteDecision};
 use windlass_kernel::{Digest, canon};
 use windlass_testkit::eventually;
 
@@ -117,6 +117,7 @@ fn it_is_closed_at_halt_and_at_a_question_too() {
     assert_eq!(records.last().unwrap()["result"], "halt");
     assert!(records.last().unwrap()["failure_reason"].as_str().unwrap().contains("answers `chat`"));
     let run = world.run("nothing that is known", one(answer("chat"), &[]));
+    let run = world.answer(&run, VoteDecision::Rejected, "I do not know");
     let records = check(&world, &run, "ASK_USER");
     assert_eq!(records.last().unwrap()["result"], "ask_user");
     assert_eq!(records.last().unwrap()["intent"], Value::Null);

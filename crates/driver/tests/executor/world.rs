@@ -17,13 +17,13 @@ use windlass_engine::{
     StopSwitch,
 };
 use windlass_kernel::run::plan::Plan;
-use windlass_kernel::run::{Event, NoteKind, Run};
+use windlass_kernel::run::{Event, NoteKind, Run, VoteDecision};
 use windlass_kernel::{Digest, HolderId, RiskLevel, TraceId};
 use windlass_loops::{AgentFile, KnownNames, LoopFile};
 use windlass_policy::{Judgement, PolicySet, Question};
 use windlass_runtime::{Clock, FileWorkspace, Gateway, PolicySupervisor, Settings as Speed};
 use windlass_store::{MemoryStore, Shared, Store};
-use windlass_testkit::engine::NoPackets;
+use windlass_testkit::engine::{NoPackets, Votes as _};
 use windlass_testkit::gateway::{Meddled, TestClock};
 use windlass_testkit::recorded_events;
 
@@ -133,6 +133,14 @@ impl World {
         world
     }
 
+    /// Answers a task that waits for a person, and lets it go on.
+    pub fn answer(&self, run: &Run, decision: VoteDecision, text: &str) -> Run {
+        let process = self.process(Fault::None);
+        let trace_id = run.head.trace_id;
+        process.engine.vote(trace_id, decision, "ada", text, None, &[]).unwrap();
+        process.engine.resume(trace_id).unwrap()
+    }
+
     pub fn root(&self) -> &Path {
         self.folder.path()
     }
@@ -187,6 +195,8 @@ impl World {
             session_id: "session-1".to_owned(),
             memory: root.join(".windlass/memory"),
             edits: root.join(".windlass/edits"),
+            // All worlds have the same names of runs.
+            processes: None,
             store: Arc::clone(&store),
         };
         let confinement = self.confinement.lock().unwrap().clone();
