@@ -1,7 +1,8 @@
 //! Creates the checkpoints of runs.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::fs::Metadata;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -9,18 +10,22 @@ use serde_json::{Value, json};
 use windlass_kernel::CheckpointId;
 use windlass_kernel::run::plan::{Concurrency, Doer, Phase};
 use windlass_kernel::run::{
-    Checkpoint, CheckpointKind, CheckpointSide, CheckpointWorkspace, DueCheckpoint, Run,
+    Checkpoint, CheckpointArtifact, CheckpointKind, CheckpointSide, CheckpointWorkspace,
+    DueCheckpoint, PhaseResult, PhaseState, Run,
 };
 use windlass_runtime::Clock;
 use windlass_workspace::TreeId;
 
 use crate::error::EngineError;
-use crate::snapshot_store::SnapshotStore;
+use crate::snapshot_store::{SnapshotStore, recorded_tree};
 
 /// The folder of the work trees in a project's state folder.
 pub(crate) const WORKTREES: &str = "worktrees";
 /// How long the last capture of a workspace is reused if no phase has run since.
 const REUSE_MAX: Duration = Duration::from_millis(500);
+/// The maximum number and total size of the files that a checkpoint stores besides declared outputs.
+const CHANGED_FILES_MAX: usize = 256;
+const CHANGED_BYTES_MAX: u64 = 64 << 20;
 
 /// Creates checkpoints: captures the workspace of a run and stores the outputs of a phase.
 pub struct Checkpointer {
@@ -83,14 +88,24 @@ impl Checkpointer {
         for path in done.iter().flat_map(|done| done.outputs.keys()) {
             artifacts.insert(path.clone(), self.store.store_file(&folder, path)?);
         }
+        let mut metadata = metadata(run, due);
+        if due.at == CheckpointSide::Post {
+            let now = branch.as_ref().unwrap_or(&tree);
+            let left_out = self.add_changed_files(run, due, &folder, now, &mut artifacts)?;
+            if left_out > 0
+                && let Some(metadata) = metadata.as_object_mut()
+            {
+                metadata.insert("artifacts_left_out".to_owned(), json!(left_out));
+            }
+        }
         Ok(Checkpoint {
             artifacts,
             at: due.at,
             attempt: due.attempt,
-            duration_ms: done.map_or(0, |done| done.duration_ms),
+            duration_ms: done.map_or(0, |done| duration_ms(run, phase, state, done)),
             id,
             kind: due.kind,
-            metadata: metadata(run, due),
+            metadata,
             parent: due.parent,
             phase: phase.id.clone(),
             version: due.version,
@@ -99,6 +114,44 @@ impl Checkpointer {
                 tree: tree.to_string(),
             }),
         })
+    }
+
+    /// Stores the files that have changed while a phase was at work, and returns how many were left out.
+    fn add_changed_files(
+        &self,
+        run: &Run,
+        due: DueCheckpoint,
+        folder: &Path,
+        now: &TreeId,
+        artifacts: &mut BTreeMap<String, CheckpointArtifact>,
+    ) -> Result<usize, EngineError> {
+        let began = run.checkpoints.iter().rev().find(|one| {
+            (one.phase, one.attempt, one.kind) == (due.phase, due.attempt, CheckpointKind::Started)
+        });
+        let Some(began) = began.and_then(|began| began.workspace.as_ref()) else { return Ok(0) };
+        let before = recorded_tree(&began.tree)?;
+        // `windlass checkpoint check` tells of a corrupt snapshot; the run goes on without its list.
+        let Ok(changes) = self.store.changes(&before, now) else { return Ok(0) };
+        let (mut bytes, mut left_out) = (0_u64, 0);
+        for change in changes {
+            let Some(after) = change.after else { continue };
+            let Some(path) = change.path.to_str().filter(|_| after.mode.is_file()) else {
+                continue;
+            };
+            // A process that outlives its phase may have removed it meanwhile.
+            let size = folder.join(path).symlink_metadata().ok().filter(Metadata::is_file);
+            let Some(size) = size.map(|found| found.len()) else { continue };
+            if artifacts.contains_key(path) {
+                continue;
+            }
+            bytes = bytes.saturating_add(size);
+            if artifacts.len() >= CHANGED_FILES_MAX || bytes > CHANGED_BYTES_MAX {
+                left_out += 1;
+                continue;
+            }
+            artifacts.insert(path.to_owned(), self.store.store_file(folder, path)?);
+        }
+        Ok(left_out)
     }
 
     /// Marks the last captures as stale: files of the project are about to change.
@@ -139,6 +192,19 @@ impl Checkpointer {
     pub(crate) fn workspace(&self, run: &Run) -> PathBuf {
         let own = run.started.as_ref().and_then(|started| started.worktree.as_ref());
         own.map_or_else(|| self.root.clone(), |own| self.state.join(own))
+    }
+}
+
+/// How long the attempt of a phase took. That of people and reviewers has no work that was timed: it lasts
+/// from its start to their last answer.
+fn duration_ms(run: &Run, phase: &Phase, state: &PhaseState, done: &PhaseResult) -> u64 {
+    match phase.doer {
+        Doer::Agent { .. } | Doer::Builtin { .. } | Doer::Command { .. } => done.duration_ms,
+        Doer::Consensus { .. } | Doer::Person { .. } => {
+            let ends = run.last_at.zip(state.started_at);
+            let passed = ends.map(|(end, start)| end.unix_ms() - start.unix_ms());
+            passed.and_then(|passed| u64::try_from(passed).ok()).unwrap_or_default()
+        }
     }
 }
 

@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use windlass_kernel::Digest;
 use windlass_kernel::run::CheckpointArtifact;
 use windlass_workspace::{
-    BlobStore, Damage, Merged, PathChange, RestoreMode, SnapshotLock, Snapshots, TextDiff, TreeId,
+    BlobStore, Damage, Merged, PathChange, Rename, RestoreMode, SnapshotLock, Snapshots, TextDiff,
+    TreeId,
 };
 
 use crate::error::EngineError;
@@ -92,6 +93,10 @@ impl SnapshotStore for GitSnapshotStore {
 
     fn changes(&self, from: &TreeId, to: &TreeId) -> Result<Vec<PathChange>, EngineError> {
         Ok(self.opened()?.snapshots.changes(from, to)?)
+    }
+
+    fn renames(&self, from: &TreeId, to: &TreeId) -> Result<Vec<Rename>, EngineError> {
+        Ok(self.opened()?.snapshots.renames(from, to)?)
     }
 
     fn text_diff(

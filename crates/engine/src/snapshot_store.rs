@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use windlass_kernel::run::CheckpointArtifact;
 use windlass_kernel::{Code, Digest};
-use windlass_workspace::{Merged, PathChange, RestoreMode, SnapshotLock, TextDiff, TreeId};
+use windlass_workspace::{Merged, PathChange, Rename, RestoreMode, SnapshotLock, TextDiff, TreeId};
 
 use crate::error::EngineError;
 
@@ -51,6 +51,9 @@ pub trait SnapshotStore: Send + Sync {
 
     /// Lists the paths that differ between two snapshots.
     fn changes(&self, from: &TreeId, to: &TreeId) -> Result<Vec<PathChange>, EngineError>;
+
+    /// Lists the files that were renamed between two snapshots.
+    fn renames(&self, from: &TreeId, to: &TreeId) -> Result<Vec<Rename>, EngineError>;
 
     /// Returns the difference between two snapshots as a unified diff.
     fn text_diff(

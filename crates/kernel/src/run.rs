@@ -15,6 +15,7 @@ mod governance;
 mod hold;
 mod index;
 mod integration;
+mod invocation;
 mod judges;
 mod measuring;
 mod name;

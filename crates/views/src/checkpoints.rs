@@ -7,7 +7,7 @@ mod tool_invocation;
 pub use compare::{CheckpointDiff, GateChange, ValueChange};
 pub(crate) use document::build_document;
 pub use document::{
-    AgentState, AgentStatus, ArtifactInfo, CheckpointDocument, GovernanceResults,
+    AgentState, AgentStatus, ArtifactInfo, CheckpointDocument, GovernanceResults, GovernanceStatus,
     OrchestratorState, TokenUsage,
 };
 pub use tool_invocation::ToolInvocation;
@@ -40,8 +40,8 @@ pub struct CheckpointSummary {
     pub name: String,
     /// The checkpoint before it.
     pub parent_checkpoint_id: Option<CheckpointId>,
-    /// Whether the phase has not failed and governance has passed.
-    pub passed: bool,
+    /// Whether the phase has not failed and governance has passed; `null` if nothing was measured.
+    pub passed: Option<bool>,
     /// The phase.
     pub phase: String,
     /// Before or after it.
@@ -83,8 +83,13 @@ impl Checkpoints {
                 kind: checkpoint.kind,
                 name: checkpoint_name(checkpoint.at, &checkpoint.phase, checkpoint.version),
                 parent_checkpoint_id: checkpoint.parent,
-                passed: checkpoint.kind != CheckpointKind::Failed
-                    && governed(run, &checkpoint.phase, checkpoint.at),
+                passed: match checkpoint.kind {
+                    CheckpointKind::Failed => Some(false),
+                    CheckpointKind::Started
+                    | CheckpointKind::Succeeded
+                    | CheckpointKind::Approved
+                    | CheckpointKind::Rollback => governed(run, &checkpoint.phase, checkpoint.at),
+                },
                 phase: checkpoint.phase.clone(),
                 side: checkpoint.at,
                 version: checkpoint.version,
@@ -157,12 +162,12 @@ impl Checkpoints {
     }
 }
 
-/// Whether the governance of a phase has passed.
-fn governed(run: &Run, phase: &str, side: CheckpointSide) -> bool {
+/// Whether the governance of a phase has passed, if it was measured.
+fn governed(run: &Run, phase: &str, side: CheckpointSide) -> Option<bool> {
     let done = run.position(phase).and_then(|at| run.phase(at)?.1.done.as_ref());
     let governed =
         done.filter(|_| side == CheckpointSide::Post).and_then(|done| done.governance.as_ref());
-    governed.is_none_or(|governed| governed.passed)
+    governed.map(|governed| governed.passed)
 }
 
 fn no_such(named: &str) -> EngineError {

@@ -23,7 +23,7 @@ pub use git::{
     require_pinned_unchanged, sweep_index_folders, take_over, take_over_in_steps,
 };
 pub use snapshot::{
-    Capture, ChangeKind, Damage, DamagedSnapshot, Entry, EntryMode, Merged, PathChange,
+    Capture, ChangeKind, Damage, DamagedSnapshot, Entry, EntryMode, Merged, PathChange, Rename,
     RestoreMode, Restored, SNAPSHOT_REFS, SnapshotError, SnapshotLock, Snapshots, TextDiff,
 };
 pub use walk::{WalkError, WalkedFile, is_private, walk_files};

@@ -61,7 +61,7 @@ fn list(project: &Project, name: &str, output: &Output) -> CommandResult {
             let (state, style) = match (purged(one), one.archived, one.passed) {
                 (true, _, _) => ("purged", Style::Faint),
                 (_, true, _) => ("archived", Style::Faint),
-                (_, _, false) => (one.kind.as_str(), Style::Bad),
+                (_, _, Some(false)) => (one.kind.as_str(), Style::Bad),
                 _ => (one.kind.as_str(), style_of(one.kind)),
             };
             vec![
@@ -131,6 +131,7 @@ fn show(project: &Project, named: &str, output: &Output) -> CommandResult {
         ));
     }
     let governance = &one.governance_results;
+    output.line(&format!("  rules    {}", governance.status.as_str()));
     for gate in &governance.quality_gates {
         let message = sanitize(&gate.message);
         let status = gate.status.as_str();
@@ -245,6 +246,10 @@ fn print_diff(found: &CheckpointDiff, output: &Output) {
     if !found.files.is_empty() {
         head("files");
         print_files(&found.files, output);
+        for one in &found.renames {
+            let (from, to) = (sanitize(&one.from), sanitize(&one.to));
+            output.line(&format!("  {from} → {to} ({} % the same)", one.similarity_percent));
+        }
     }
 }
 

@@ -36,6 +36,7 @@ mod mends_06_backlog;
 mod mends_07_truth;
 mod mends_09_driver;
 mod mends_10_files;
+mod mends_11_checkpoints;
 mod mends_16_words;
 mod mends_17_missing;
 mod mistakes;

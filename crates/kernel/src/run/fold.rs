@@ -11,7 +11,7 @@ use super::event::Event;
 use super::event_order::{ends_idle_time, may_follow};
 use super::index::{Graph, Index};
 use super::payload::{Change, PhaseResult, Started, Usage, Vote, VoteDecision, WaitsFor};
-use super::plan::{BudgetedResource, CheckTiming, Concurrency, Doer, RunOutcome, Trigger};
+use super::plan::{BudgetedResource, Concurrency, Doer, RunOutcome, Trigger};
 use super::state::{
     AttemptStage, Commit, Ended, JudgedBy, PendingVerdict, PhaseState, PhaseStatus, RecordedNote,
     Resolution, Run, Waiting,
@@ -80,25 +80,7 @@ impl Run {
                 self.start_invocation(phase, *attempt, *invocation, agent)
             }
             Event::InvocationEnded { invocation, usage, .. } => {
-                let position =
-                    self.index.open.remove(invocation).ok_or("no such invocation is open")?;
-                self.add_usage(*usage);
-                self.change(position, |state| {
-                    state.invoked = state.invoked.plus(*usage);
-                    let audit = state.open_audit.take_if(|(number, _)| number == invocation);
-                    let agent = match audit {
-                        Some((_, agent)) => Some(agent),
-                        None => {
-                            state.open_invocation = None;
-                            state.open_agent.take()
-                        }
-                    };
-                    if let Some(agent) = agent {
-                        let used = state.agents.entry(agent).or_default();
-                        *used = used.plus(*usage);
-                    }
-                });
-                Ok(())
+                self.end_invocation(*invocation, *usage)
             }
             Event::PhaseDone { phase, attempt, done } => self.phase_done(phase, *attempt, done),
             Event::Reviewed {
@@ -258,7 +240,7 @@ impl Run {
         }
     }
 
-    fn add_usage(&mut self, usage: Usage) {
+    pub(super) fn add_usage(&mut self, usage: Usage) {
         self.spent.tokens = self.spent.tokens.saturating_add(usage.tokens());
         self.spent.cost_micros = self.spent.cost_micros.saturating_add(usage.cost_micros);
         self.spent.unaccounted |= usage.unaccounted;
@@ -358,51 +340,6 @@ impl Run {
         }
         self.change(position, |state| state.status = PhaseStatus::Skipped);
         Ok(())
-    }
-
-    fn start_invocation(
-        &mut self,
-        phase: &str,
-        attempt: u32,
-        number: u64,
-        agent: &str,
-    ) -> Result<(), String> {
-        let position = self.running_attempt(phase, attempt)?;
-        if number != self.invocations.saturating_add(1) {
-            return Err(format!("invocation {number} is not the next one"));
-        }
-        let (open, audited) = self.phases.get(position).map_or((false, false), |state| {
-            (state.open_invocation.is_some(), state.open_audit.is_some())
-        });
-        let is_audit = open && !audited && self.audits(position, agent);
-        if open && !is_audit || !self.index.at_work.contains(&position) {
-            return Err(format!(
-                "phase `{phase}` has no work in progress, or another invocation is open"
-            ));
-        }
-        self.invocations = number;
-        self.index.open.insert(number, position);
-        if is_audit {
-            self.change(position, |state| {
-                state.open_audit = Some((number, agent.to_owned()));
-                state.agents.entry(agent.to_owned()).or_default();
-            });
-            return Ok(());
-        }
-        self.change(position, |state| {
-            state.open_invocation = Some(number);
-            state.open_agent = Some(agent.to_owned());
-            state.agents.entry(agent.to_owned()).or_default();
-            state.uncertain = false;
-        });
-        Ok(())
-    }
-
-    /// Whether an agent audits the work of a phase while it is done.
-    fn audits(&self, position: usize, agent: &str) -> bool {
-        let is_by = |doer: &Doer| matches!(doer, Doer::Agent { agent: own, .. } if own == agent);
-        let mut checks = self.phase(position).into_iter().flat_map(|(phase, _)| &phase.checks);
-        checks.any(|check| matches!(check.at, CheckTiming::During { .. }) && is_by(&check.doer))
     }
 
     fn phase_done(&mut self, phase: &str, attempt: u32, done: &PhaseResult) -> Result<(), String> {

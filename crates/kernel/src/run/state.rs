@@ -310,6 +310,8 @@ pub struct Run {
     pub holds: u32,
     /// The number of invocations so far.
     pub invocations: u64,
+    /// The usage of each agent and program in all attempts, also in those that were superseded or rolled back.
+    pub agents: BTreeMap<String, Usage>,
     /// The newest commit.
     pub commit: Option<Commit>,
     /// When the newest commit was prepared.
@@ -367,6 +369,7 @@ impl Run {
             hold: None,
             holds: 0,
             invocations: 0,
+            agents: BTreeMap::new(),
             commit: None,
             commit_at: None,
             notes: Vec::new(),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use windlass_engine::{EngineError, SnapshotStore, recorded_tree};
 use windlass_kernel::run::GateStatus;
 use windlass_kernel::{CheckpointId, TraceId};
-use windlass_workspace::{PathChange, TreeId};
+use windlass_workspace::{PathChange, Rename, TreeId};
 
 use super::Checkpoints;
 use super::document::{ArtifactInfo, CheckpointDocument};
@@ -33,8 +33,10 @@ pub struct CheckpointDiff {
     pub removed: Vec<ArtifactInfo>,
     /// Declared files that differ, in the first and in the second.
     pub modified: Vec<(ArtifactInfo, ArtifactInfo)>,
-    /// Files of the workspace that differ.
+    /// Files of the workspace that differ; a renamed file is removed and added.
     pub files: Vec<PathChange>,
+    /// Files of the workspace that were renamed.
+    pub renames: Vec<Rename>,
     /// The trees of the workspaces.
     pub trees: Option<(TreeId, TreeId)>,
 }
@@ -90,6 +92,9 @@ impl Checkpoints {
         let mut diff = compare(&before, &after);
         if let (Some(from), Some(to)) = (tree(&before)?, tree(&after)?) {
             diff.files = snapshots.changes(&from, &to)?;
+            if !diff.files.is_empty() {
+                diff.renames = snapshots.renames(&from, &to)?;
+            }
             diff.trees = Some((from, to));
         }
         Ok(diff)
@@ -126,6 +131,7 @@ fn compare(before: &CheckpointDocument, after: &CheckpointDocument) -> Checkpoin
         removed,
         modified,
         files: Vec::new(),
+        renames: Vec::new(),
         trees: None,
     }
 }

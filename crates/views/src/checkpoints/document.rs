@@ -1,13 +1,13 @@
 //! The document of a checkpoint: its entry, and the run's state at that entry.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use windlass_kernel::run::plan::{Doer, Phase, Reviewer};
 use windlass_kernel::run::{
     Checkpoint, CheckpointKind, CheckpointSide, ComplianceResult, GateResult, PhaseState,
-    PhaseStatus, Run, Usage, checkpoint_name,
+    PhaseStatus, Run, checkpoint_name,
 };
 use windlass_kernel::{CheckpointId, Digest, Timestamp};
 use windlass_store::Store;
@@ -74,6 +74,18 @@ pub struct AgentState {
     pub tool_invocations: Vec<ToolInvocation>,
 }
 
+impl AgentState {
+    /// An agent that has not started.
+    const fn pending() -> Self {
+        Self {
+            status: AgentStatus::Pending,
+            summary: String::new(),
+            token_usage: TokenUsage { input: 0, output: 0 },
+            tool_invocations: Vec::new(),
+        }
+    }
+}
+
 /// The status of an agent's work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -131,10 +143,36 @@ pub struct ArtifactInfo {
 pub struct GovernanceResults {
     /// The compliance checks.
     pub compliance_checks: Vec<ComplianceResult>,
-    /// Whether none of them blocks.
-    pub passed: bool,
+    /// Whether none of them blocks; `null` if nothing was measured and the phase has not failed.
+    pub passed: Option<bool>,
     /// The quality gates.
     pub quality_gates: Vec<GateResult>,
+    /// Whether anything was measured, and with what result.
+    pub status: GovernanceStatus,
+}
+
+/// The result of the governance rules of a phase.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum GovernanceStatus {
+    /// No rule blocks.
+    Passed,
+    /// A rule blocks.
+    Failed,
+    /// No rule was evaluated.
+    NotMeasured,
+}
+
+impl GovernanceStatus {
+    /// The name in files.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Passed => "passed",
+            Self::Failed => "failed",
+            Self::NotMeasured => "not_measured",
+        }
+    }
 }
 
 impl CheckpointDocument {
@@ -180,13 +218,19 @@ pub(crate) fn build_document(
     let governance_results = match governed {
         Some(governed) => GovernanceResults {
             compliance_checks: governed.compliance_checks,
-            passed: governed.passed,
+            passed: Some(governed.passed && !failed),
             quality_gates: governed.quality_gates,
+            status: if governed.passed {
+                GovernanceStatus::Passed
+            } else {
+                GovernanceStatus::Failed
+            },
         },
         None => GovernanceResults {
             compliance_checks: Vec::new(),
-            passed: !failed,
+            passed: failed.then_some(false),
             quality_gates: Vec::new(),
+            status: GovernanceStatus::NotMeasured,
         },
     };
     let artifacts = checkpoint.artifacts.iter().map(|(path, artifact)| {
@@ -198,7 +242,10 @@ pub(crate) fn build_document(
         };
         (path.clone(), info)
     });
-    let complete = |state: &PhaseState| state.status == PhaseStatus::Complete;
+    let complete = |phase: &Phase, state: &PhaseState| {
+        state.status == PhaseStatus::Complete
+            || phase.id == checkpoint.phase && keeps_result(run, checkpoint)
+    };
     CheckpointDocument {
         agent_states: agent_states(run, store),
         artifacts: artifacts.collect(),
@@ -210,7 +257,7 @@ pub(crate) fn build_document(
         orchestrator_state: OrchestratorState {
             completed_phases: run
                 .all_phases()
-                .filter(|(_, state)| complete(state))
+                .filter(|(phase, state)| complete(phase, state))
                 .map(|(phase, _)| phase.id.clone())
                 .collect(),
             current_phase: checkpoint.phase.clone(),
@@ -225,6 +272,20 @@ pub(crate) fn build_document(
         side: checkpoint.at,
         version: checkpoint.version,
     }
+}
+
+/// Whether the phase of a checkpoint has done its work at it, though its gate may still judge it.
+fn keeps_result(run: &Run, checkpoint: &Checkpoint) -> bool {
+    let succeeded = |kind| matches!(kind, CheckpointKind::Succeeded | CheckpointKind::Approved);
+    let mut kind = checkpoint.kind;
+    let mut source = checkpoint.parent;
+    // The checkpoint of a rollback has the state of the checkpoint that was restored.
+    while kind == CheckpointKind::Rollback
+        && let Some(parent) = source.and_then(|source| run.checkpoint(source))
+    {
+        (kind, source) = (parent.kind, parent.parent);
+    }
+    succeeded(kind)
 }
 
 /// The answer of the phase `intake`, or of the first phase.
@@ -248,30 +309,23 @@ fn metadata(run: &Run, checkpoint: &Checkpoint) -> Value {
     Value::Object(all)
 }
 
-/// The work of every agent so far; agents of later phases are pending.
+/// The work of every agent so far; agents of later phases are pending. Tokens are those of all attempts.
 fn agent_states(run: &Run, store: &dyn Store) -> BTreeMap<String, AgentState> {
     let mut states: BTreeMap<String, AgentState> = BTreeMap::new();
     for (phase, state) in run.all_phases() {
-        let named = agents_of(phase);
-        let used = state.agents.iter().map(|(name, usage)| (name.clone(), *usage));
-        let all: BTreeMap<String, Usage> =
-            named.into_iter().map(|name| (name, Usage::default())).chain(used).collect();
-        for (name, usage) in all {
-            let status = status_of(state);
-            let known = states.entry(name.clone()).or_insert_with(|| AgentState {
-                status: AgentStatus::Pending,
-                summary: String::new(),
-                token_usage: TokenUsage::default(),
-                tool_invocations: Vec::new(),
-            });
-            known.token_usage.input = known.token_usage.input.saturating_add(usage.input_tokens);
-            known.token_usage.output = known.token_usage.output.saturating_add(usage.output_tokens);
+        let named: BTreeSet<String> =
+            agents_of(phase).into_iter().chain(state.agents.keys().cloned()).collect();
+        for name in named {
+            let known = states.entry(name.clone()).or_insert_with(AgentState::pending);
+            let (status, summary) = work_of(phase, state, &name);
             if status == AgentStatus::Pending {
                 continue;
             }
             known.status = status;
+            if let Some(summary) = summary {
+                known.summary = summary;
+            }
             if let Some(done) = &state.done {
-                known.summary.clone_from(&done.summary);
                 let calls = invocations(store, &done.calls, Some(&name));
                 known.tool_invocations.extend(calls);
                 let more = known.tool_invocations.len().saturating_sub(INVOCATIONS_MAX);
@@ -279,7 +333,36 @@ fn agent_states(run: &Run, store: &dyn Store) -> BTreeMap<String, AgentState> {
             }
         }
     }
+    for (name, usage) in &run.agents {
+        let known = states.entry(name.clone()).or_insert_with(AgentState::pending);
+        known.token_usage = TokenUsage { input: usage.input_tokens, output: usage.output_tokens };
+    }
     states
+}
+
+/// The status and the summary of an agent's work in a phase. A reviewer has its own; one that only checks the
+/// work of another has no summary.
+fn work_of(phase: &Phase, state: &PhaseState, name: &str) -> (AgentStatus, Option<String>) {
+    let status = status_of(state);
+    let summary = || state.done.as_ref().map(|done| done.summary.clone());
+    match &phase.doer {
+        Doer::Consensus { .. } => match state.reviews.iter().find(|review| review.by == name) {
+            Some(review) => (AgentStatus::Complete, Some(review.reason.clone())),
+            // The others have decided without it.
+            None if state.done.is_some() && !state.agents.contains_key(name) => {
+                (AgentStatus::Pending, None)
+            }
+            None => (status, None),
+        },
+        Doer::Agent { agent, .. } => (status, summary().filter(|_| agent == name)),
+        Doer::Builtin { .. } | Doer::Command { .. } | Doer::Person { .. } => {
+            let checks = phase
+                .checks
+                .iter()
+                .any(|check| matches!(&check.doer, Doer::Agent { agent, .. } if agent == name));
+            (status, summary().filter(|_| !checks))
+        }
+    }
 }
 
 /// The maximum number of listed calls of one agent; the newest are listed.

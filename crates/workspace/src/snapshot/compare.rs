@@ -41,6 +41,17 @@ pub enum ChangeKind {
     ModeChanged,
 }
 
+/// A file that has another path in the second snapshot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Rename {
+    /// Its path in the first snapshot.
+    pub from: String,
+    /// How much of its content is the same.
+    pub similarity_percent: u8,
+    /// Its path in the second snapshot.
+    pub to: String,
+}
+
 /// A difference as text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TextDiff {
@@ -52,11 +63,17 @@ pub struct TextDiff {
 
 impl Serialize for PathChange {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut fields = serializer.serialize_struct("PathChange", 4)?;
+        let mut fields = serializer.serialize_struct("PathChange", 8)?;
         let size = |entry: &Option<Entry>| entry.as_ref().and_then(|entry| entry.size);
+        let hash = |entry: &Option<Entry>| entry.as_ref().map(|entry| entry.object.clone());
+        let mode = |entry: &Option<Entry>| entry.as_ref().map(|entry| entry.mode.as_str());
         fields.serialize_field("bytes_after", &size(&self.after))?;
         fields.serialize_field("bytes_before", &size(&self.before))?;
         fields.serialize_field("change", self.kind.as_str())?;
+        fields.serialize_field("hash_after", &hash(&self.after))?;
+        fields.serialize_field("hash_before", &hash(&self.before))?;
+        fields.serialize_field("mode_after", &mode(&self.after))?;
+        fields.serialize_field("mode_before", &mode(&self.before))?;
         fields.serialize_field("path", &self.path.to_string_lossy())?;
         fields.end()
     }
@@ -95,6 +112,22 @@ impl Snapshots {
             parse_changes(&bytes).ok_or_else(|| GitError::unexpected(operation, &bytes))?;
         self.add_sizes(&mut changes)?;
         Ok(changes)
+    }
+
+    /// Lists the files that were renamed between two snapshots, by git's measure: at least half of the
+    /// content is the same.
+    ///
+    /// # Errors
+    /// [`SnapshotError`].
+    pub fn renames(&self, from: &TreeId, to: &TreeId) -> Result<Vec<Rename>, SnapshotError> {
+        let operation = "find renamed files";
+        let bytes = self
+            .objects_git(operation, Access::Read)
+            .args(["diff-tree", "-r", "-z", "--name-status", "--find-renames", "--diff-filter=R"])
+            .args([from.as_str(), to.as_str()])
+            .output()
+            .map_err(|error| self.explain(&[from, to], error))?;
+        Ok(parse_renames(&bytes).ok_or_else(|| GitError::unexpected(operation, &bytes))?)
     }
 
     /// Fills in the sizes of the files.
@@ -218,9 +251,36 @@ fn parse_changes(bytes: &[u8]) -> Option<Vec<PathChange>> {
     Some(changes)
 }
 
+/// Reads `Rpercent NUL path NUL path NUL` records; `None` for anything that is not that.
+fn parse_renames(bytes: &[u8]) -> Option<Vec<Rename>> {
+    let mut renames = Vec::new();
+    let mut fields = records(bytes);
+    while let Some(status) = fields.next() {
+        let percent = std::str::from_utf8(status.strip_prefix(b"R")?).ok()?;
+        let text = |path: &[u8]| path_of(path).to_string_lossy().into_owned();
+        let (from, to) = (text(fields.next()?), text(fields.next()?));
+        renames.push(Rename { from, similarity_percent: percent.parse().ok()?, to });
+    }
+    Some(renames)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn renames_are_parsed_or_refused() {
+        let rename = |from: &str, similarity_percent, to: &str| Rename {
+            from: from.to_owned(),
+            similarity_percent,
+            to: to.to_owned(),
+        };
+        let renames = parse_renames(b"R100\0a\0b/c\0R057\0d\0e\n\0").unwrap();
+        assert_eq!(renames, [rename("a", 100, "b/c"), rename("d", 57, "e\n")]);
+        for bad in [&b"M\0a\0"[..], b"R\0a\0b\0", b"R100\0a\0"] {
+            assert_eq!(parse_renames(bad), None, "{bad:?}");
+        }
+    }
 
     #[test]
     fn changes_are_parsed_or_refused() {

@@ -48,7 +48,8 @@ impl EntryMode {
     }
 
     /// Whether it is a file, executable or not.
-    pub(super) const fn is_file(self) -> bool {
+    #[must_use]
+    pub const fn is_file(self) -> bool {
         matches!(self, Self::File | Self::Executable)
     }
 }

@@ -40,7 +40,7 @@ use std::sync::{Arc, Mutex};
 
 pub use capture::Capture;
 pub use check::{Damage, DamagedSnapshot};
-pub use compare::{ChangeKind, PathChange, TextDiff};
+pub use compare::{ChangeKind, PathChange, Rename, TextDiff};
 pub use entry::{Entry, EntryMode};
 pub use error::SnapshotError;
 pub use lock::SnapshotLock;

@@ -41,12 +41,12 @@ fn each_trigger_makes_its_checkpoint() {
     assert_eq!(
         told,
         [
-            ("PRE_plan_v1", CheckpointKind::Started, true),
-            ("POST_plan_v1", CheckpointKind::Succeeded, true),
-            ("PRE_build_v1", CheckpointKind::Started, true),
-            ("POST_build_v1", CheckpointKind::Succeeded, true),
-            ("PRE_sign_v1", CheckpointKind::Started, true),
-            ("POST_sign_v1", CheckpointKind::Approved, true),
+            ("PRE_plan_v1", CheckpointKind::Started, None),
+            ("POST_plan_v1", CheckpointKind::Succeeded, None),
+            ("PRE_build_v1", CheckpointKind::Started, None),
+            ("POST_build_v1", CheckpointKind::Succeeded, None),
+            ("PRE_sign_v1", CheckpointKind::Started, None),
+            ("POST_sign_v1", CheckpointKind::Approved, None),
         ]
     );
     let parents: Vec<_> = all.iter().map(|one| one.parent_checkpoint_id).collect();
@@ -75,7 +75,7 @@ fn a_failure_keeps_its_error_and_what_was_half_done() {
         world.checkpoints().load(trace(&run), checkpoint(&world, &run, "POST_build_v1")).unwrap();
     assert_eq!(post.metadata["kind"], "failed");
     assert!(post.metadata["error"]["reason"].as_str().unwrap().contains('3'), "{post:#?}");
-    assert!(!post.governance_results.passed);
+    assert_eq!(post.governance_results.passed, Some(false));
     let pre = checkpoint(&world, &run, "PRE_build_v1");
     let (from, other) = ((trace(&run), pre), (trace(&run), post.id));
     let diff = world.checkpoints().compare(&snapshots(&world), from, other).unwrap();
@@ -115,7 +115,7 @@ fn a_checkpoint_has_every_field() {
     let artifact = &one.artifacts["a.txt"];
     assert_eq!((artifact.size_bytes, artifact.artifact_type.as_str()), (5, "txt"));
     assert_eq!(artifact.hash, windlass_kernel::Digest::of(b"base\n"));
-    assert!(one.governance_results.passed);
+    assert_eq!(one.governance_results.passed, None);
     assert_eq!(one.parent_checkpoint_id, Some(checkpoint(&world, &run, "PRE_build")));
     assert_eq!(one.metadata["facts"]["size"], "s");
     // The file is the document, with its keys sorted.
@@ -191,8 +191,8 @@ fn what_is_old_is_given_up_and_the_rest_still_works() {
     assert_eq!(gone, ["PRE_plan_v1", "POST_plan_v1", "PRE_build_v1", "POST_build_v1"]);
     let did = engine.purge(&Retention { dry_run: false, ..retention }).unwrap();
     assert_eq!(did.checkpoints, told.checkpoints);
-    // The files of the phase are nobody's any more.
-    assert_eq!(did.files, 1);
+    // The files of the phases are nobody's any more: the plan that was written, and the declared output.
+    assert_eq!(did.files, 2);
     assert!(
         engine.purge(&Retention { dry_run: false, ..retention }).unwrap().checkpoints.is_empty()
     );
@@ -236,7 +236,8 @@ fn a_purge_waits_for_a_checkpoint_that_is_being_made() {
             recorded += 1;
         }
     }
-    assert_eq!(recorded, 1);
+    // The plan that the first phase wrote, and the declared output of the second.
+    assert_eq!(recorded, 2);
     assert!(
         engine_with(&world, &Life::until(None), Arc::new(|| {}))
             .has_snapshots(&run)

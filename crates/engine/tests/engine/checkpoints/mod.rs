@@ -20,7 +20,7 @@ use windlass_kernel::run::plan::Plan;
 use windlass_kernel::run::{CheckpointArtifact, Run};
 use windlass_kernel::{CheckpointId, Digest};
 use windlass_runtime::SystemClock;
-use windlass_workspace::{Merged, PathChange, RestoreMode, SnapshotLock, TextDiff, TreeId};
+use windlass_workspace::{Merged, PathChange, Rename, RestoreMode, SnapshotLock, TextDiff, TreeId};
 
 use crate::crash::Life;
 use crate::executors::write;
@@ -195,6 +195,10 @@ impl SnapshotStore for MortalStore {
 
     fn changes(&self, from: &TreeId, to: &TreeId) -> Result<Vec<PathChange>, EngineError> {
         self.inner.changes(from, to)
+    }
+
+    fn renames(&self, from: &TreeId, to: &TreeId) -> Result<Vec<Rename>, EngineError> {
+        self.inner.renames(from, to)
     }
 
     fn text_diff(&self, from: &TreeId, to: &TreeId, max: usize) -> Result<TextDiff, EngineError> {
