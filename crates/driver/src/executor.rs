@@ -254,10 +254,8 @@ fn stage_of(run: &Run, phase: &plan::Phase) -> Option<Phase> {
     }
     let asks = |gate: &plan::Gate| gate.verdicts.values().any(|effect| leads_to(effect, &phase.id));
     let asking = run.all_phases().find(|(other, _)| other.gate.as_ref().is_some_and(asks));
-    match asking.and_then(|(asking, _)| phase_of(&asking.doer)) {
-        None | Some(Phase::Verification) => phase_of(&phase.doer),
-        other => other,
-    }
+    let stage = asking.and_then(|(asking, _)| phase_of(&asking.doer));
+    stage.filter(|stage| *stage != Phase::Verification).or_else(|| phase_of(&phase.doer))
 }
 
 fn leads_to(effect: &plan::Effect, id: &str) -> bool {

@@ -52,6 +52,7 @@ fn phase(id: &str, needs: &[&str], doer: Doer, when: PhaseCondition) -> Phase {
         id: id.to_owned(),
         needs: needs.iter().map(|need| (*need).to_owned()).collect(),
         outputs: Vec::new(),
+        title: None,
         when,
     }
 }
