@@ -26,7 +26,8 @@ pub struct RecoveredRun {
 
 impl Engine {
     /// Recovers every run whose process died: it continues, waits for a person, or ends. A run on hold goes on if
-    /// people have answered it, and ends if nobody did in time.
+    /// people have answered it, and ends if nobody did in time; one of a loop that ends interrupted runs and allows one
+    /// at a time ends in any case.
     ///
     /// A run that cannot be recovered is not changed, and its error is reported; the others continue.
     ///
