@@ -65,7 +65,7 @@ impl Runs {
     }
 
     /// Finds a run by its name, the id of its trace, the id of one of its holds, the unique beginning of its name
-    /// or trace, or as [`LAST`].
+    /// or trace, or as `last`.
     ///
     /// # Errors
     /// [`JournalError::NoSuchRun`] when there is none, [`JournalError::SeveralRuns`] when a beginning is not unique.
