@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::fs::{File, TryLockError};
 
 use serde_json::{Value, json};
-use windlass_journal::{RunFilter, read_entry};
+use windlass_journal::{JournalError, read_entry};
 use windlass_kernel::run::plan::{Plan, Requirement, RunOutcome};
 use windlass_kernel::run::{Base, Event, PhaseResult, Run, RunEvent, RunName, Setup, Started};
-use windlass_kernel::{Code, Digest, TraceId};
+use windlass_kernel::{Code, Digest, State, TraceId};
 use windlass_redact::Finding;
+use windlass_store::StoreError;
 
 use crate::checkpointer::WORKTREES;
 use crate::engine::Engine;
@@ -16,6 +17,9 @@ use crate::error::EngineError;
 use crate::repository::PinRequest;
 use crate::run_recorder::RunRecorder;
 use crate::setup::NewSetup;
+
+/// The file with the run of a loop that allows one at a time, in the folder of locks.
+const SINGLE_TASK: &str = "single-task";
 
 /// The parameters of a new run.
 #[derive(Clone, Debug)]
@@ -139,6 +143,7 @@ impl Engine {
         let policy_hash = self.policy_hash(&new.plan)?;
         ready()?;
         let trace_id = TraceId(self.recording.clock.new_id());
+        self.note_single_task(trace_id, &new)?;
         let run_id = RunName::of(trace_id).to_string();
         let NewSetup { commands, copy, timeout_seconds, ports } = new.setup;
         // Before anything is made that would be left behind.
@@ -195,28 +200,53 @@ impl Engine {
         if new.worktree || looks_itself || new.plan.is_session() {
             return Ok(());
         }
-        let filter = RunFilter { open_only: true, state: None, limit: usize::MAX };
-        for found in self.list(&filter)? {
-            let trace_id = found.trace.head.trace_id;
-            let first = read_entry(self.recording.store.as_ref(), trace_id, 1)?;
-            let event = first.and_then(|record| RunEvent::read(&record.body?).ok());
-            let Some(Event::Started(started)) = event.map(|event| event.event) else { continue };
-            if started.worktree.is_none() && started.plan.require.contains(&Requirement::Single) {
-                let name = &started.run_id;
-                return Err(EngineError::Invalid {
-                    code: Code::RunConcurrent,
-                    message: format!(
-                        "task `{name}` of loop `{}` has not ended, and no other run may use its workspace",
-                        started.plan.id
-                    ),
-                    hint: Some(format!(
-                        "answer it (`windlass queue show {name}`), give it up with `windlass cancel {name}`, or \
-                         use a workspace of its own with `windlass run --worktree`"
-                    )),
-                });
-            }
+        let Some(trace_id) = self.single_task()? else { return Ok(()) };
+        let first = read_entry(self.recording.store.as_ref(), trace_id, 1)?;
+        let event = first.and_then(|record| RunEvent::read(&record.body?).ok());
+        let Some(Event::Started(started)) = event.map(|event| event.event) else { return Ok(()) };
+        let name = &started.run_id;
+        Err(EngineError::Invalid {
+            code: Code::RunConcurrent,
+            message: format!(
+                "task `{name}` of loop `{}` has not ended, and no other run may use its workspace",
+                started.plan.id
+            ),
+            hint: Some(format!(
+                "answer it (`windlass queue show {name}`), give it up with `windlass cancel {name}`, or use a \
+                 workspace of its own with `windlass run --worktree`"
+            )),
+        })
+    }
+
+    /// The run of a loop that allows one at a time which has not ended in the project's workspace. To look at all runs
+    /// would take longer with each.
+    fn single_task(&self) -> Result<Option<TraceId>, EngineError> {
+        let path = self.settings.locks.join(SINGLE_TASK);
+        let text = match std::fs::read_to_string(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            read => read.map_err(|source| {
+                let path = path.display().to_string();
+                EngineError::Unwritable { path, source }
+            })?,
+        };
+        let Ok(trace_id) = text.trim().parse::<TraceId>() else { return Ok(None) };
+        match self.recording.store.load_state(trace_id) {
+            Ok(state) if state.head.state != Some(State::Terminal) => Ok(Some(trace_id)),
+            Ok(_) | Err(StoreError::NotFound { .. }) => Ok(None),
+            Err(error) => Err(JournalError::from(error).into()),
         }
-        Ok(())
+    }
+
+    /// Notes the run of a loop that allows one at a time, before it begins. One that has not ended stays noted: the other
+    /// ends in its first phase.
+    fn note_single_task(&self, trace_id: TraceId, new: &NewRun) -> Result<(), EngineError> {
+        let is_single = new.plan.require.contains(&Requirement::Single) && !new.worktree;
+        if !is_single || self.single_task()?.is_some() {
+            return Ok(());
+        }
+        let path = self.settings.locks.join(SINGLE_TASK);
+        std::fs::write(&path, trace_id.to_string())
+            .map_err(|source| EngineError::Unwritable { path: path.display().to_string(), source })
     }
 
     /// Fails if the run would record a secret: its plan and its task cannot be changed.
