@@ -8,7 +8,11 @@ use serde::{Deserialize, Serialize};
 use windlass_policy::{PolicySet, policy_hash};
 
 use crate::failure::Failure;
+use crate::input;
 use crate::part::Part;
+
+/// The maximum size of a kept policy.
+const KEPT_BYTES_MAX: u64 = 64 << 20;
 
 /// A policy and the program that loaded it: another may read the same rules differently.
 #[derive(Serialize, Deserialize)]
@@ -32,7 +36,8 @@ pub fn load(
     let Some(program) = program() else { return Ok(PolicySet::load(files)?) };
     let path = state.join(file(part));
     let hash = policy_hash(files)?;
-    let kept = std::fs::read(&path).unwrap_or_default();
+    // What is no file of such a size is no kept policy, and must not be waited for.
+    let kept = input::read(&path, KEPT_BYTES_MAX).unwrap_or_default();
     match serde_json::from_slice::<KeptPolicy<'_>>(&kept) {
         Ok(kept) if kept.program == program && kept.set.hash() == hash => return Ok(kept.set),
         Ok(_) | Err(_) => {}
@@ -94,5 +99,10 @@ mod tests {
             std::fs::write(&path, other).unwrap();
             assert_eq!(verdict(&load(state.path(), Part::Policy, &files("deny")).unwrap()), "deny");
         }
+        // A pipe into which nobody writes is not waited for.
+        std::fs::remove_file(&path).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0)
+            .unwrap();
+        assert_eq!(verdict(&load(state.path(), Part::Policy, &files("deny")).unwrap()), "deny");
     }
 }
