@@ -10,6 +10,7 @@ mod people;
 mod policy;
 mod runs;
 mod seal;
+mod serve;
 mod session;
 mod state;
 mod work;
@@ -32,6 +33,7 @@ pub use runs::{
     RunTask, Status, StopRuns, Telemetry, Watch,
 };
 pub use seal::{Anchor, Canon, Keys, Verify};
+pub use serve::{Serve, ServeCommand, ServePeople};
 pub use session::{AllowAll, ClearBlock, Rewind, SessionCommand, SessionInsights, StepArg};
 pub use state::{Init, StateCommand, StateRemove, StoreCommand, Trust};
 pub use work::{CreateWork, ListWork, MemoryCommand, UpdateWork, WorkCommand, WorkSession};
@@ -151,6 +153,9 @@ pub enum Command {
         waits for a person."
     )]
     Watch(Watch),
+    /// Show runs in a browser, and decide there; also an HTTP API.
+    #[command(after_help = serve::SERVE_HELP)]
+    Serve(Serve),
     /// Send runs to an OpenTelemetry collector.
     #[command(subcommand)]
     Telemetry(Telemetry),

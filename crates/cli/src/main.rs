@@ -10,6 +10,7 @@ mod commands;
 mod config;
 mod core_run;
 mod core_session;
+mod dashboard;
 mod exit_code;
 mod failure;
 mod guard_check;
@@ -38,6 +39,7 @@ mod session_transcripts;
 mod setup;
 mod state;
 mod telemetry;
+mod tls;
 mod tool_definitions;
 mod trust;
 mod user_config;
@@ -158,6 +160,7 @@ fn run(cli: &Cli, output: &Output) -> CommandResult {
         Command::Resume(options) => commands::run::resume(&find()?, options, output),
         Command::Status(options) => commands::status::run(&find()?, options, output),
         Command::Watch(options) => commands::watch::run(&find()?, options, output),
+        Command::Serve(options) => commands::serve::run(cli.project.as_deref(), options, output),
         Command::Telemetry(command) => commands::telemetry::run(&find()?, command, output),
         Command::Queue(command) => commands::queue::run(&find()?, command, output),
         Command::Stop(options) => commands::stop::run(&find()?, options, output),

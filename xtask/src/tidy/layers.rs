@@ -76,6 +76,7 @@ const LAYERS: &[Layer] = &[
         "kernel text policy redact formats governance store journal connect workspace runtime",
     ),
     layer("views", "kernel formats store journal workspace engine"),
+    layer("dashboard", "kernel store journal views"),
     layer("agents", "kernel broker cell mcp connect runtime engine"),
     layer("driver", "kernel text policy store journal runtime engine"),
     Layer { name: "windlass", ours: Ours::Shipped, foreign: None },

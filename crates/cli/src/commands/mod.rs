@@ -32,6 +32,7 @@ pub mod queue;
 pub mod recover;
 pub mod run;
 pub mod run_list;
+pub mod serve;
 pub mod session;
 pub mod session_core;
 pub mod session_insights;

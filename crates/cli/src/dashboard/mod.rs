@@ -1,0 +1,7 @@
+//! What the dashboard has of projects: their journals, and commands that are run in them.
+
+mod project;
+mod worker;
+
+pub use project::ServedProject;
+pub use worker::Worker;

@@ -1,0 +1,156 @@
+//! A project of the dashboard. Commands run as processes of this program.
+
+use std::fs::File;
+use std::io::{Read as _, Seek as _, Write as _};
+use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
+use std::process::{Child, Command as Process, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+use windlass_dashboard::{Command, Problem, Project as Served};
+use windlass_kernel::Code;
+use windlass_store::Store;
+
+use crate::failure::Failure;
+use crate::project::Project;
+
+/// How long a command may take.
+const TIME_MAX: Duration = Duration::from_secs(120);
+/// How long a command that goes on is watched for an error at once.
+const FIRST_LOOK: Duration = Duration::from_secs(2);
+/// How often a command is looked at.
+const TICK: Duration = Duration::from_millis(10);
+/// The most of a command's output that is read.
+const OUTPUT_BYTES_MAX: u64 = 32 << 20;
+
+/// A project that the dashboard shows.
+pub struct ServedProject {
+    id: String,
+    name: String,
+    project: Project,
+    program: PathBuf,
+    store: Mutex<Option<Arc<dyn Store>>>,
+}
+
+impl ServedProject {
+    /// Serves a project.
+    pub fn new(project: Project) -> Result<Self, Failure> {
+        let last = |path: &std::path::Path| {
+            path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default()
+        };
+        let id = last(project.state()?);
+        let name = last(&project.root);
+        let program =
+            std::env::current_exe().map_err(|error| Failure::of(Code::Internal, &error))?;
+        Ok(Self { id, name, project, program, store: Mutex::default() })
+    }
+
+    fn process(&self, command: &Command) -> Process {
+        let mut process = Process::new(&self.program);
+        process.arg("-C").arg(&self.project.root).arg("--json").args(&command.arguments);
+        process.current_dir(&self.project.root);
+        // Ctrl-C at the terminal of the server does not reach what it has started.
+        process.process_group(0);
+        process
+    }
+}
+
+/// An error of ours as a problem.
+fn problem(failure: &Failure) -> Problem {
+    Problem::new(failure.code(), failure.summary())
+}
+
+impl Served for ServedProject {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn store(&self) -> Result<Arc<dyn Store>, Problem> {
+        let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(store) = store.as_ref() {
+            return Ok(Arc::clone(store));
+        }
+        let settings = self.project.settings().map_err(|failure| problem(&failure))?;
+        let opened = self.project.store_to_read(&settings).map_err(|failure| problem(&failure))?;
+        let opened: Arc<dyn Store> = Arc::new(opened);
+        *store = Some(Arc::clone(&opened));
+        Ok(opened)
+    }
+
+    fn command(&self, command: Command) -> Result<Value, Problem> {
+        let mut process = self.process(&command);
+        let (mut output, mut errors) = (scratch()?, scratch()?);
+        process.stdin(if command.input.is_some() { Stdio::piped() } else { Stdio::null() });
+        process.stdout(handle(&output)?).stderr(handle(&errors)?);
+        let mut child = process.spawn().map_err(|error| unstartable(&error))?;
+        if let (Some(input), Some(mut stdin)) = (&command.input, child.stdin.take()) {
+            // A command that does not read it has ended with an error, which is told below.
+            drop(stdin.write_all(input.as_bytes()));
+        }
+        let Some(_) = wait(&mut child, TIME_MAX)? else {
+            drop(child.kill());
+            drop(child.wait());
+            return Err(Problem::new(Code::Internal, "the command took too long"));
+        };
+        if let Some(problem) = Problem::printed(&text_of(&mut errors)?) {
+            return Err(problem);
+        }
+        let text = text_of(&mut output)?;
+        serde_json::from_str(&text).or_else(|_| Ok(Value::String(text)))
+    }
+
+    fn start(&self, command: Command) -> Result<(), Problem> {
+        let mut process = self.process(&command);
+        let mut errors = scratch()?;
+        process.stdin(Stdio::null()).stdout(Stdio::null()).stderr(handle(&errors)?);
+        let mut child = process.spawn().map_err(|error| unstartable(&error))?;
+        if wait(&mut child, FIRST_LOOK)?.is_some() {
+            return Problem::printed(&text_of(&mut errors)?).map_or(Ok(()), Err);
+        }
+        // Nobody waits for it any more, but its end must be noted by its parent.
+        let waits = std::thread::Builder::new().name("windlass-child".to_owned());
+        let waits = waits.spawn(move || drop(child.wait()));
+        waits.map(drop).map_err(|error| Problem::new(Code::Internal, error.to_string()))
+    }
+}
+
+/// A file without a name for the output of a command, which outlives this process if the command does.
+fn scratch() -> Result<File, Problem> {
+    tempfile::tempfile().map_err(|error| unstartable(&error))
+}
+
+fn handle(file: &File) -> Result<Stdio, Problem> {
+    file.try_clone().map(Stdio::from).map_err(|error| unstartable(&error))
+}
+
+fn unstartable(error: &std::io::Error) -> Problem {
+    Problem::new(Code::Internal, format!("the command cannot be started: {error}"))
+}
+
+/// Waits for the end of a process; `None` if it goes on.
+fn wait(child: &mut Child, time: Duration) -> Result<Option<()>, Problem> {
+    let started = Instant::now();
+    loop {
+        let ended = child.try_wait().map_err(|error| unstartable(&error))?;
+        if ended.is_some() {
+            return Ok(Some(()));
+        }
+        if started.elapsed() >= time {
+            return Ok(None);
+        }
+        std::thread::sleep(TICK);
+    }
+}
+
+fn text_of(file: &mut File) -> Result<String, Problem> {
+    let mut bytes = Vec::new();
+    let read = file.rewind().and_then(|()| file.take(OUTPUT_BYTES_MAX).read_to_end(&mut bytes));
+    read.map_err(|error| unstartable(&error))?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}

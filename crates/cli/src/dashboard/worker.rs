@@ -1,0 +1,90 @@
+//! `serve --work`: takes up runs that became ready.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use windlass_dashboard::{Command, Problem, Project as _};
+use windlass_journal::Runs;
+use windlass_kernel::State;
+use windlass_kernel::run::plan::Plan;
+use windlass_kernel::run::{Resolution, RunName};
+use windlass_kernel::{Timestamp, TraceId};
+use windlass_runtime::{Clock as _, SystemClock};
+use windlass_store::TraceFilter;
+
+use super::ServedProject;
+use crate::output::Output;
+
+/// How often runs are looked at.
+const PAUSE: Duration = Duration::from_secs(2);
+/// A run that was taken up is left alone for this long, in case it fails at once.
+const AGAIN_AFTER: Duration = Duration::from_secs(60);
+/// The most runs on hold that are looked at in one project.
+const RUNS_MAX: usize = 10_000;
+
+/// Takes up runs that became ready.
+pub struct Worker {
+    projects: Vec<Arc<ServedProject>>,
+    taken: BTreeMap<TraceId, Instant>,
+}
+
+impl Worker {
+    /// Works for these projects.
+    pub fn new(projects: Vec<Arc<ServedProject>>) -> Self {
+        Self { projects, taken: BTreeMap::new() }
+    }
+
+    /// How long to wait before the next look.
+    pub const fn pause() -> Duration {
+        PAUSE
+    }
+
+    /// Looks once, and takes up what is ready.
+    pub fn look(&mut self, output: &Output) {
+        self.taken.retain(|_, since| since.elapsed() < AGAIN_AFTER);
+        for project in self.projects.clone() {
+            match ready(&project, SystemClock.now()) {
+                Ok(ready) => ready.into_iter().for_each(|run| self.take(&project, run, output)),
+                Err(problem) => output.note(&format!("{}: {}", project.name(), problem.message)),
+            }
+        }
+    }
+
+    fn take(&mut self, project: &ServedProject, run: TraceId, output: &Output) {
+        if self.taken.contains_key(&run) {
+            return;
+        }
+        self.taken.insert(run, Instant::now());
+        let name = RunName::of(run).to_string();
+        output.note(&format!("{}: going on with {name}", project.name()));
+        let command = Command::new(["resume", "--", &name]);
+        if let Err(problem) = project.start(command) {
+            output.note(&format!("{name}: {} [{}]", problem.message, problem.code));
+        }
+    }
+}
+
+/// The runs of a project that can go on: enough people have answered, or the time has come that they waited for.
+fn ready(project: &ServedProject, now: Timestamp) -> Result<Vec<TraceId>, Problem> {
+    let store = project.store()?;
+    let state = Some(State::Checkpoint);
+    let filter = TraceFilter { open_only: true, state, before: None, limit: RUNS_MAX };
+    let runs = Runs::new(Arc::clone(&store));
+    let mut ready = Vec::new();
+    for trace in store.list_traces(&filter)? {
+        if store.is_held(&trace)? {
+            continue;
+        }
+        // One that cannot be read does not hinder the others; pages show it.
+        let Ok(run) = runs.read(trace.head.trace_id) else { continue };
+        let answered = run.hold.as_ref().is_some_and(|hold| hold.resolution() != Resolution::Open);
+        let due = run.due().is_some_and(|due| due <= now);
+        // A session goes on in its client.
+        let is_session = run.plan().is_some_and(Plan::is_session);
+        if (answered || due) && run.ended.is_none() && !is_session {
+            ready.push(trace.head.trace_id);
+        }
+    }
+    Ok(ready)
+}

@@ -1,0 +1,58 @@
+// Keeps a page up to date: when something happens, the page is fetched again and its changed parts are put in.
+// What somebody is typing in is left alone.
+
+const banner = document.getElementById("connection");
+const pauseMs = 150;
+let timer = null;
+let fetching = false;
+let again = false;
+
+async function refresh() {
+  timer = null;
+  if (fetching) {
+    again = true;
+    return;
+  }
+  fetching = true;
+  try {
+    const response = await fetch(location.href, { credentials: "same-origin", headers: { accept: "text/html" } });
+    if (!response.ok) return;
+    const fresh = new DOMParser().parseFromString(await response.text(), "text/html");
+    for (const part of document.querySelectorAll("[data-part]")) {
+      const next = fresh.getElementById(part.id);
+      const busy = part.contains(document.activeElement) && document.activeElement.matches("input, textarea, select");
+      if (next && !busy && next.innerHTML !== part.innerHTML) part.innerHTML = next.innerHTML;
+    }
+    document.title = fresh.title;
+  } catch {
+    // The server is gone; the stream below says so.
+  } finally {
+    fetching = false;
+    if (again) {
+      again = false;
+      schedule();
+    }
+  }
+}
+
+function schedule() {
+  timer ??= setTimeout(refresh, pauseMs);
+}
+
+if (document.body.hasAttribute("data-live")) {
+  const events = new EventSource("/api/v1/events");
+  let lost = false;
+  events.addEventListener("open", () => {
+    banner.hidden = true;
+    if (lost) schedule();
+    lost = false;
+  });
+  events.addEventListener("error", () => {
+    banner.hidden = false;
+    lost = true;
+  });
+  events.addEventListener("entry", schedule);
+  events.addEventListener("reset", schedule);
+  // Times such as "2 min ago" grow old.
+  setInterval(schedule, 30000);
+}

@@ -1,0 +1,190 @@
+//! What people do from the dashboard: each is one command of Windlass, in the name of the visitor.
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+use windlass_kernel::Code;
+use zeroize::Zeroizing;
+
+use crate::access::{Role, Scope};
+use crate::dashboard::Context;
+use crate::problem::Problem;
+use crate::project::Command;
+
+/// A person's decision about a hold.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Decision {
+    /// The digest of what the person was shown; a decision about anything else is refused.
+    pub shown: String,
+    /// Why.
+    pub reason: String,
+    /// The conditions of an approval.
+    #[serde(default)]
+    pub conditions: Vec<String>,
+    /// Other arguments for the call on hold, as JSON.
+    #[serde(default)]
+    pub arguments: Option<String>,
+    /// The passphrase of the person's key, if it has one.
+    #[serde(default)]
+    pub passphrase: Option<String>,
+}
+
+/// A task to start.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct NewRun {
+    /// The task, in words.
+    pub task: String,
+    /// The loop.
+    #[serde(rename = "loop", default)]
+    pub loop_id: Option<String>,
+    /// Whether the run gets a work tree of its own.
+    #[serde(default)]
+    pub worktree: bool,
+}
+
+/// Why something is done.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Why {
+    /// The reason.
+    pub reason: String,
+}
+
+/// Which way a person decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Approves.
+    Approve,
+    /// Rejects.
+    Reject,
+}
+
+/// Records a decision about the hold of a run. The run is not resumed by it.
+///
+/// # Errors
+/// The error of the command, or a decision about something that the visitor's link is not for.
+pub fn decide(context: &Context<'_>, way: Way, decision: Decision) -> Result<Value, Problem> {
+    let run = context.part("run")?;
+    context.require(Role::Approver)?;
+    context.require_scope(context.project()?.id(), run)?;
+    if let Scope::Hold { shown, .. } = &context.visitor.scope
+        && shown.to_string() != decision.shown
+    {
+        let message = "your link is for what was shown when it was made, and that has changed";
+        return Err(Problem::new(Code::RequestInvalid, message)
+            .status(axum::http::StatusCode::FORBIDDEN)
+            .hint("ask for a new link"));
+    }
+    let word = if way == Way::Approve { "approve" } else { "reject" };
+    let mut command = Command::new(["queue", word])
+        .option("by", &context.visitor.name)
+        .option("reason", &decision.reason)
+        .option("shown", &decision.shown)
+        .passphrase(decision.passphrase.map(Zeroizing::new));
+    if way == Way::Approve {
+        for condition in &decision.conditions {
+            command = command.option("condition", condition);
+        }
+        if let Some(arguments) = decision.arguments.as_deref().filter(|text| !text.is_empty()) {
+            command = command.option("args", object(arguments)?);
+        }
+    }
+    context.project()?.command(operand(command, run))
+}
+
+/// Starts a run.
+///
+/// # Errors
+/// The error of the command, if it ends at once.
+pub fn start(context: &Context<'_>, new: &NewRun) -> Result<(), Problem> {
+    context.require(Role::Operator)?;
+    context.require_all()?;
+    if new.task.trim().is_empty() {
+        return Err(Problem::new(Code::RequestInvalid, "there is no task"));
+    }
+    // As JSON, since a sentence that looks like a path would be read as a file.
+    let task = serde_json::json!({ "task": new.task }).to_string();
+    let mut command = Command::new(["run"]).option("by", &context.visitor.name);
+    if let Some(name) = new.loop_id.as_deref().filter(|name| !name.is_empty()) {
+        command = command.option("loop", name);
+    }
+    command = command.flag("worktree", new.worktree);
+    context.project()?.start(operand(command, &task))
+}
+
+/// Lets a run go on.
+///
+/// # Errors
+/// The error of the command, if it ends at once.
+pub fn resume(context: &Context<'_>) -> Result<(), Problem> {
+    let run = context.part("run")?;
+    context.require(Role::Operator)?;
+    context.require_all()?;
+    context.project()?.start(operand(Command::new(["resume"]), run))
+}
+
+/// Gives a run up.
+///
+/// # Errors
+/// The error of the command.
+pub fn cancel(context: &Context<'_>, why: &Why) -> Result<Value, Problem> {
+    let run = context.part("run")?;
+    context.require(Role::Operator)?;
+    context.require_all()?;
+    let command =
+        Command::new(["cancel"]).option("by", &context.visitor.name).option("reason", &why.reason);
+    context.project()?.command(operand(command, run))
+}
+
+/// Pauses a run, or lifts the pause.
+///
+/// # Errors
+/// The error of the command.
+pub fn stop(context: &Context<'_>, clear: bool) -> Result<Value, Problem> {
+    let run = context.part("run")?;
+    context.require(Role::Operator)?;
+    context.require_all()?;
+    context.project()?.command(operand(Command::new(["stop"]).flag("clear", clear), run))
+}
+
+/// What a hold shows: evidence, call, diff, answers so far.
+///
+/// # Errors
+/// The error of the command.
+pub fn look(context: &Context<'_>) -> Result<Value, Problem> {
+    let run = context.part("run")?;
+    context.require_scope(context.project()?.id(), run)?;
+    context.project()?.command(operand(Command::new(["queue", "show"]), run))
+}
+
+/// Adds an operand, which is never taken for an option.
+fn operand(mut command: Command, operand: &str) -> Command {
+    command.arguments.push("--".to_owned());
+    command.arguments.push(operand.to_owned());
+    command
+}
+
+/// Arguments as an object in JSON. A command takes other texts for the names of files.
+fn object(text: &str) -> Result<&str, Problem> {
+    match serde_json::from_str::<Value>(text) {
+        Ok(Value::Object(_)) => Ok(text.trim()),
+        Ok(_) | Err(_) => {
+            Err(Problem::new(Code::RequestInvalid, "the arguments of a call are one JSON object"))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arguments_are_never_the_name_of_a_file() {
+        assert_eq!(object(" {\"a\": 1} ").unwrap(), "{\"a\": 1}");
+        for text in ["@/etc/passwd", "-", "[]", "1", "{", ""] {
+            assert!(object(text).is_err(), "{text}");
+        }
+    }
+}

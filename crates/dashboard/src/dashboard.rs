@@ -1,0 +1,134 @@
+//! What all requests share, and what one request has.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use windlass_kernel::{Code, Timestamp};
+
+use crate::access::{Access, Hosts, Role, Scope, Visitor};
+use crate::events::Hub;
+use crate::problem::Problem;
+use crate::project::Project;
+
+/// What all requests share.
+pub struct Dashboard {
+    /// The projects, by name.
+    pub projects: Vec<Arc<dyn Project>>,
+    /// Who may do what.
+    pub access: Access,
+    /// The names of the server.
+    pub hosts: Hosts,
+    /// The events.
+    pub hub: Hub,
+}
+
+/// One request of somebody who may send it.
+pub struct Context<'a> {
+    /// What all share.
+    pub dashboard: &'a Dashboard,
+    /// Who sends it.
+    pub visitor: &'a Visitor,
+    /// The named parts of the path.
+    pub path: &'a BTreeMap<String, String>,
+    /// The query, or the fields of a form.
+    pub fields: &'a BTreeMap<String, String>,
+    /// The body, if it is JSON.
+    pub body: &'a Value,
+}
+
+impl Context<'_> {
+    /// A named part of the path.
+    ///
+    /// # Errors
+    /// [`Problem`] if the route has none.
+    pub fn part(&self, name: &str) -> Result<&str, Problem> {
+        let part = self.path.get(name).map(String::as_str);
+        part.ok_or_else(|| Problem::new(Code::Internal, format!("the path has no `{name}`")))
+    }
+
+    /// A field that is not empty.
+    #[must_use]
+    pub fn field(&self, name: &str) -> Option<&str> {
+        self.fields.get(name).map(String::as_str).filter(|value| !value.is_empty())
+    }
+
+    /// The body.
+    ///
+    /// # Errors
+    /// [`Problem`] if it is not what the route takes.
+    pub fn body<T: DeserializeOwned>(&self) -> Result<T, Problem> {
+        serde_json::from_value(self.body.clone()).map_err(|error| {
+            Problem::new(Code::RequestInvalid, format!("the body is not as described: {error}"))
+        })
+    }
+
+    /// The project that the path names.
+    ///
+    /// # Errors
+    /// [`Problem`] if there is none.
+    pub fn project(&self) -> Result<&Arc<dyn Project>, Problem> {
+        let id = self.part("project")?;
+        let found = self.dashboard.projects.iter().find(|project| project.id() == id);
+        found.ok_or_else(|| Problem::not_found(format!("there is no project `{}`", shown(id))))
+    }
+
+    /// Fails unless the visitor has a role.
+    ///
+    /// # Errors
+    /// [`Problem`].
+    pub fn require(&self, role: Role) -> Result<(), Problem> {
+        if self.visitor.role >= role {
+            return Ok(());
+        }
+        let has = self.visitor.role.as_str();
+        let message = format!("this needs the role {}, and yours is {has}", role.as_str());
+        Err(Problem::new(Code::RequestInvalid, message)
+            .status(axum::http::StatusCode::FORBIDDEN)
+            .hint("ask an operator: windlass serve people add NAME --role ROLE"))
+    }
+
+    /// Fails if the visitor came for one hold only, and this is not it.
+    ///
+    /// # Errors
+    /// [`Problem`].
+    pub fn require_scope(&self, project: &str, run: &str) -> Result<(), Problem> {
+        if self.visitor.covers(project, run) {
+            return Ok(());
+        }
+        Err(outside())
+    }
+
+    /// Fails if the visitor came for one hold only.
+    ///
+    /// # Errors
+    /// [`Problem`].
+    pub fn require_all(&self) -> Result<(), Problem> {
+        match self.visitor.scope {
+            Scope::All => Ok(()),
+            Scope::Hold { .. } => Err(outside()),
+        }
+    }
+}
+
+fn outside() -> Problem {
+    Problem::new(Code::RequestInvalid, "your link is for one decision only")
+        .status(axum::http::StatusCode::FORBIDDEN)
+}
+
+/// The time now.
+#[must_use]
+pub fn now() -> Timestamp {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let ms = i64::try_from(since.as_millis()).unwrap_or(i64::MAX);
+    // A clock beyond the year 9999 counts as the beginning of all time: then links that are made are not valid.
+    Timestamp::from_unix_ms(ms).unwrap_or(Timestamp::EPOCH)
+}
+
+/// A part of a text from outside that is shown in a message.
+#[must_use]
+pub fn shown(text: &str) -> String {
+    text.chars().filter(|char| !char.is_control()).take(80).collect()
+}

@@ -1,0 +1,241 @@
+//! What happens in the journals of projects, sent to whoever listens (server-sent events).
+//!
+//! Each event has an id. A listener that comes back names the last one it has seen and gets those since then; if they
+//! are no longer known, it is told to read everything anew.
+
+use std::collections::VecDeque;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use axum::body::Bytes;
+use hyper::body::{Body, Frame};
+use serde_json::json;
+use tokio::sync::mpsc;
+use windlass_kernel::run::RunName;
+use windlass_views::{RecordedEvent, Watcher};
+
+use crate::project::Project;
+
+/// How often journals are looked at.
+const POLL: Duration = Duration::from_millis(80);
+/// After a look, how many times as long nothing is looked at.
+const BACKOFF_FACTOR: u32 = 4;
+/// How many events are remembered for those who come back.
+const REMEMBERED: usize = 4096;
+/// How many events a listener may be behind; a slower one is cut off, and comes back.
+const BEHIND_MAX: usize = 512;
+/// How many may listen at once.
+const LISTENERS_MAX: usize = 256;
+/// How often a listener hears that the server is there.
+const BEAT: Duration = Duration::from_secs(15);
+
+/// What is known of the events so far.
+#[derive(Default)]
+struct State {
+    /// The number of the newest event.
+    newest: u64,
+    remembered: VecDeque<(u64, Bytes)>,
+    listeners: Vec<mpsc::Sender<Bytes>>,
+}
+
+/// Sends events to listeners.
+#[derive(Clone)]
+pub struct Hub {
+    state: Arc<Mutex<State>>,
+    /// Tells the events of this server from those of an earlier one.
+    boot: String,
+}
+
+/// The events that one listener gets.
+pub struct Stream(mpsc::Receiver<Bytes>);
+
+impl Body for Stream {
+    type Data = Bytes;
+    type Error = std::convert::Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
+        self.0.poll_recv(context).map(|bytes| bytes.map(|bytes| Ok(Frame::data(bytes))))
+    }
+}
+
+impl Hub {
+    /// Watches projects in a thread of its own, until the hub is dropped.
+    ///
+    /// # Errors
+    /// The thread could not be started.
+    pub fn start(projects: &[Arc<dyn Project>], boot: String) -> std::io::Result<Self> {
+        let state = Arc::new(Mutex::new(State::default()));
+        let weak = Arc::downgrade(&state);
+        let projects = projects.to_vec();
+        let name = boot.clone();
+        std::thread::Builder::new()
+            .name("windlass-events".to_owned())
+            .spawn(move || watch(&projects, &name, &weak))?;
+        Ok(Self { state, boot })
+    }
+
+    /// Begins to listen, after the event with this id; `None` if too many listen.
+    pub fn listen(&self, last: Option<&str>) -> Option<Stream> {
+        let (sender, receiver) = mpsc::channel(BEHIND_MAX);
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.listeners.retain(|listener| !listener.is_closed());
+        if state.listeners.len() >= LISTENERS_MAX {
+            return None;
+        }
+        for bytes in self.since(&state, last) {
+            // What does not fit is missed by a listener that is cut off at the next event, and asks again.
+            drop(sender.try_send(bytes));
+        }
+        state.listeners.push(sender);
+        Some(Stream(receiver))
+    }
+
+    fn since(&self, state: &State, last: Option<&str>) -> Vec<Bytes> {
+        let hello = |event: &str| {
+            let id = format!("{}.{}", self.boot, state.newest);
+            vec![Bytes::from(format!("retry: 1000\nid: {id}\nevent: {event}\ndata: {{}}\n\n"))]
+        };
+        let Some(last) = last else { return hello("ready") };
+        let number = last.split_once('.').filter(|(boot, _)| *boot == self.boot);
+        let Some(number) = number.and_then(|(_, number)| number.parse::<u64>().ok()) else {
+            return hello("reset");
+        };
+        let oldest = state.remembered.front().map_or(state.newest + 1, |(number, _)| *number);
+        let missed = state.remembered.iter().filter(|(one, _)| *one > number);
+        let missed: Vec<Bytes> = missed.map(|(_, bytes)| bytes.clone()).collect();
+        if number > state.newest || number + 1 < oldest || missed.len() >= BEHIND_MAX {
+            return hello("reset");
+        }
+        missed
+    }
+}
+
+impl State {
+    /// Sends an event to all, and remembers it.
+    fn send(&mut self, boot: &str, data: &str) {
+        self.newest += 1;
+        let text = format!("id: {boot}.{}\nevent: entry\ndata: {data}\n\n", self.newest);
+        let bytes = Bytes::from(text);
+        if self.remembered.len() == REMEMBERED {
+            self.remembered.pop_front();
+        }
+        self.remembered.push_back((self.newest, bytes.clone()));
+        self.tell(&bytes);
+    }
+
+    /// Sends bytes to all who listen; whoever is too far behind is cut off.
+    fn tell(&mut self, bytes: &Bytes) {
+        self.listeners.retain(|listener| listener.try_send(bytes.clone()).is_ok());
+    }
+}
+
+/// Looks at the journals again and again.
+fn watch(projects: &[Arc<dyn Project>], boot: &str, weak: &Weak<Mutex<State>>) {
+    let mut watchers: Vec<Option<Watcher>> = projects.iter().map(|_| None).collect();
+    let mut quiet = Duration::ZERO;
+    while let Some(state) = weak.upgrade() {
+        let began = std::time::Instant::now();
+        for (project, watcher) in projects.iter().zip(&mut watchers) {
+            // A journal that cannot be read now is tried again; pages say what is wrong with it.
+            let Ok(store) = project.store() else { continue };
+            let Some(watcher) = watcher else {
+                *watcher = Watcher::new(store.as_ref()).ok();
+                continue;
+            };
+            let mut told = |event: RecordedEvent<'_>| {
+                let data = json!({
+                    "project": project.id(),
+                    "run": RunName::of(event.trace_id).to_string(),
+                    "entry": event.sequence_number,
+                    "kind": event.event.kind(),
+                    "at": event.ts,
+                });
+                let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+                state.send(boot, &data.to_string());
+            };
+            drop(watcher.poll(store.as_ref(), &mut told));
+        }
+        quiet += POLL;
+        if quiet >= BEAT {
+            quiet = Duration::ZERO;
+            let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+            state.tell(&Bytes::from_static(b": still here\n\n"));
+        }
+        drop(state);
+        std::thread::sleep(POLL.max(began.elapsed() * BACKOFF_FACTOR));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hub() -> Hub {
+        Hub { state: Arc::default(), boot: "b".to_owned() }
+    }
+
+    fn send(hub: &Hub, data: &str) {
+        hub.state.lock().unwrap().send("b", data);
+    }
+
+    fn texts(stream: &mut Stream) -> Vec<String> {
+        let mut all = Vec::new();
+        while let Ok(bytes) = stream.0.try_recv() {
+            all.push(String::from_utf8(bytes.to_vec()).unwrap());
+        }
+        all
+    }
+
+    #[test]
+    fn who_comes_back_gets_what_was_missed_and_nothing_twice() {
+        let hub = hub();
+        let mut first = hub.listen(None).unwrap();
+        assert!(texts(&mut first)[0].contains("event: ready"));
+        for number in 1..=3 {
+            send(&hub, &format!("{{\"n\":{number}}}"));
+        }
+        let seen = texts(&mut first);
+        assert_eq!(seen.len(), 3);
+        assert!(seen[2].starts_with("id: b.3\n"));
+        drop(first);
+        let mut again = hub.listen(Some("b.1")).unwrap();
+        let missed = texts(&mut again);
+        assert_eq!(missed.len(), 2, "{missed:?}");
+        assert!(missed[0].starts_with("id: b.2\n"));
+        assert_eq!(texts(&mut hub.listen(Some("b.3")).unwrap()), Vec::<String>::new());
+    }
+
+    #[test]
+    fn who_missed_too_much_is_told_to_read_anew() {
+        let hub = hub();
+        for number in 0..REMEMBERED + 2 {
+            send(&hub, &number.to_string());
+        }
+        for last in ["b.1", "b.999999", "old.3", "b.x", "", "b.3"] {
+            let told = texts(&mut hub.listen(Some(last)).unwrap());
+            assert_eq!(told.len(), 1, "{last}");
+            assert!(told[0].contains("event: reset"), "{last}: {told:?}");
+            assert!(told[0].contains(&format!("id: b.{}", REMEMBERED + 2)), "{told:?}");
+        }
+    }
+
+    #[test]
+    fn a_slow_listener_is_cut_off_and_too_many_are_refused() {
+        let hub = hub();
+        let slow = hub.listen(None).unwrap();
+        for number in 0..BEHIND_MAX + 1 {
+            send(&hub, &number.to_string());
+        }
+        assert!(hub.state.lock().unwrap().listeners.is_empty());
+        drop(slow);
+        let all: Vec<Stream> = (0..LISTENERS_MAX).map(|_| hub.listen(None).unwrap()).collect();
+        assert!(hub.listen(None).is_none());
+        drop(all);
+        assert!(hub.listen(None).is_some());
+    }
+}

@@ -1,0 +1,25 @@
+//! The dashboard: a page and an HTTP API over the runs of projects.
+//!
+//! It reads journals and decides nothing. What people do from it are commands of Windlass, each in a process of its
+//! own, so that stopping the server loses nothing and doubles nothing.
+
+mod access;
+mod act;
+mod api;
+mod dashboard;
+mod events;
+mod model;
+mod pages;
+mod problem;
+mod project;
+mod rate;
+mod read;
+mod server;
+
+pub use access::{Access, AccessError, Hosts, Person, Role, Scope, Secret};
+pub use api::description;
+pub use dashboard::Dashboard;
+pub use events::Hub;
+pub use problem::Problem;
+pub use project::{Command, Project};
+pub use server::Server;

@@ -1,0 +1,356 @@
+//! What the API says about runs and holds, and what the pages show.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
+use windlass_kernel::Timestamp;
+use windlass_kernel::run::plan::{BudgetedResource, Doer, Phase, RunOutcome};
+use windlass_kernel::run::{Hold, PhaseState, Resolution, Run, VoteDecision};
+use windlass_views::RunSummary;
+
+/// A project.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct ProjectItem {
+    /// The id in addresses.
+    pub id: String,
+    /// The name.
+    pub name: String,
+}
+
+/// The state of a run, in a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RunState {
+    /// A process is at work on it.
+    Running,
+    /// It waits for a person, or for an agent that could not be reached.
+    OnHold,
+    /// People have answered; it has not gone on yet.
+    Answered,
+    /// It waited too long.
+    Expired,
+    /// No process is at work on it.
+    Interrupted,
+    /// A session that goes on.
+    Open,
+    /// It has ended with success.
+    Passed,
+    /// It has ended otherwise.
+    Failed,
+    /// Its record is damaged.
+    Damaged,
+}
+
+impl RunState {
+    /// The state of a run in a list.
+    #[must_use]
+    pub fn of(run: &RunSummary, is_live: bool, now: Timestamp) -> Self {
+        match (&run.ended, &run.hold) {
+            (Some(ended), _) if ended.outcome == RunOutcome::Pass => Self::Passed,
+            (Some(_), _) => Self::Failed,
+            (None, Some(hold)) => match hold.resolution() {
+                Resolution::Open if hold.is_expired(now) => Self::Expired,
+                Resolution::Open => Self::OnHold,
+                Resolution::Approved | Resolution::Rejected => Self::Answered,
+            },
+            (None, None) if is_live => Self::Running,
+            (None, None) if run.client.is_some() => Self::Open,
+            (None, None) => Self::Interrupted,
+        }
+    }
+
+    /// The word for people.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::OnHold => "waits for you",
+            Self::Answered => "answered",
+            Self::Expired => "expired",
+            Self::Interrupted => "interrupted",
+            Self::Open => "open",
+            Self::Passed => "passed",
+            Self::Failed => "failed",
+            Self::Damaged => "damaged",
+        }
+    }
+
+    /// The name in addresses and style sheets.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::OnHold => "on_hold",
+            Self::Answered => "answered",
+            Self::Expired => "expired",
+            Self::Interrupted => "interrupted",
+            Self::Open => "open",
+            Self::Passed => "passed",
+            Self::Failed => "failed",
+            Self::Damaged => "damaged",
+        }
+    }
+}
+
+/// A run in a list.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct RunItem {
+    /// The project.
+    pub project: String,
+    /// The name of the run.
+    pub run: String,
+    /// The loop.
+    #[serde(rename = "loop")]
+    pub loop_id: String,
+    /// The task, in words.
+    pub task: String,
+    /// The state.
+    pub state: RunState,
+    /// When it started.
+    #[schemars(with = "Option<String>")]
+    pub started_at: Option<Timestamp>,
+    /// When it ended.
+    #[schemars(with = "Option<String>")]
+    pub ended_at: Option<Timestamp>,
+    /// The phase that is at work, or that waits.
+    pub phase: Option<String>,
+    /// Why it ended, or why it cannot be read.
+    pub reason: Option<String>,
+    /// The client, if it is a session of one.
+    pub client: Option<String>,
+    /// What it waits for.
+    pub hold: Option<HoldItem>,
+    /// How many entries it has.
+    pub entries: u64,
+}
+
+/// What a run waits for.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct HoldItem {
+    /// Why it waits.
+    pub trigger: String,
+    /// The phase.
+    pub phase: String,
+    /// The question.
+    pub question: String,
+    /// Since when.
+    #[schemars(with = "String")]
+    pub since: Timestamp,
+    /// Until when it can be answered.
+    #[schemars(with = "Option<String>")]
+    pub expires_at: Option<Timestamp>,
+    /// The digest of what the hold shows, which a decision must name.
+    pub shown: String,
+    /// How many have approved, and how many must.
+    pub approvals: u32,
+    /// How many must approve.
+    pub approvals_needed: u32,
+    /// How many have rejected.
+    pub rejections: u32,
+    /// Who may answer; anybody if empty.
+    pub reviewers: Vec<String>,
+}
+
+/// A run in full.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct RunDetail {
+    /// What a list shows of it.
+    #[serde(flatten)]
+    pub item: RunItem,
+    /// The title of the loop.
+    pub title: String,
+    /// Who started it.
+    pub by: String,
+    /// The phases, in the order of the plan.
+    pub phases: Vec<PhaseItem>,
+    /// What it has used of what it may use.
+    pub budgets: Vec<BudgetItem>,
+    /// The facts that phases have recorded.
+    pub facts: BTreeMap<String, String>,
+    /// The usage of agents and programs, by name.
+    pub agents: BTreeMap<String, AgentUsage>,
+    /// The newest commit.
+    pub commit: Option<String>,
+    /// The digest of the newest entry.
+    pub head: String,
+    /// Why it ended, in words.
+    pub detail: Option<String>,
+}
+
+/// A phase.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct PhaseItem {
+    /// The id.
+    pub id: String,
+    /// The title.
+    pub title: Option<String>,
+    /// The status.
+    pub status: String,
+    /// The number of the newest attempt.
+    pub attempt: u32,
+    /// Who does it.
+    pub doer: String,
+    /// The phases that must be settled before it.
+    pub needs: Vec<String>,
+    /// Whether a gate judges it.
+    pub gate: Option<String>,
+    /// When the newest attempt began.
+    #[schemars(with = "Option<String>")]
+    pub started_at: Option<Timestamp>,
+    /// How long the newest attempt took.
+    pub duration_ms: Option<u64>,
+    /// The verdict.
+    pub verdict: Option<String>,
+    /// What was done.
+    pub summary: Option<String>,
+    /// Why it failed.
+    pub failure: Option<String>,
+}
+
+/// A limited resource.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct BudgetItem {
+    /// The resource.
+    pub resource: String,
+    /// How much is used.
+    pub used: u64,
+    /// How much may be used.
+    pub limit: Option<u64>,
+}
+
+/// The usage of an agent or program.
+#[derive(Clone, Copy, Debug, Serialize, JsonSchema)]
+pub struct AgentUsage {
+    /// Cost, in millionths of a dollar.
+    pub cost_micros: u64,
+    /// Tokens.
+    pub tokens: u64,
+}
+
+impl RunItem {
+    /// A run in a list.
+    #[must_use]
+    pub fn of(project: &str, run: &RunSummary, is_live: bool, now: Timestamp) -> Self {
+        let waits = run.hold.as_ref().map(|hold| hold.held.phase.clone());
+        Self {
+            project: project.to_owned(),
+            run: run.run_id.clone(),
+            loop_id: run.loop_id.clone(),
+            task: task_of(&run.task),
+            state: RunState::of(run, is_live, now),
+            started_at: run.started_at,
+            ended_at: run.ended.as_ref().map(|ended| ended.at),
+            phase: waits.or_else(|| run.phase.clone()),
+            reason: run.ended.as_ref().map(|ended| ended.reason.clone()),
+            client: run.client.clone(),
+            hold: run.hold.as_ref().map(HoldItem::of),
+            entries: run.head.sequence_number,
+        }
+    }
+}
+
+/// A task in words.
+fn task_of(task: &Value) -> String {
+    task.get("task").and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+impl HoldItem {
+    fn of(hold: &Hold) -> Self {
+        let votes = |decision| {
+            let count = hold.votes.iter().filter(|(vote, _)| vote.decision == decision).count();
+            u32::try_from(count).unwrap_or(u32::MAX)
+        };
+        Self {
+            trigger: hold.held.trigger.as_str().to_owned(),
+            phase: hold.held.phase.clone(),
+            question: hold.held.question.clone(),
+            since: hold.since,
+            expires_at: hold.held.expires_at,
+            shown: hold.shown.to_string(),
+            approvals: votes(VoteDecision::Approved),
+            approvals_needed: hold.held.approvals,
+            rejections: votes(VoteDecision::Rejected),
+            reviewers: hold.held.reviewers.clone(),
+        }
+    }
+}
+
+impl RunDetail {
+    /// A run in full.
+    #[must_use]
+    pub fn of(project: &str, run: &Run, is_live: bool, now: Timestamp) -> Self {
+        let started = run.started.as_deref();
+        let plan = run.plan();
+        let budgets = BudgetedResource::ALL
+            .into_iter()
+            .filter(|resource| *resource != BudgetedResource::Attempts)
+            .map(|resource| BudgetItem {
+                resource: resource.as_str().to_owned(),
+                used: run.used(resource),
+                limit: run.limit(resource),
+            });
+        let agents = run.agents.iter().map(|(name, usage)| {
+            let usage = AgentUsage {
+                cost_micros: usage.cost_micros,
+                tokens: usage.input_tokens.saturating_add(usage.output_tokens),
+            };
+            (name.clone(), usage)
+        });
+        Self {
+            item: RunItem::of(project, &RunSummary::of(run), is_live, now),
+            title: plan.map(|plan| plan.title.clone()).unwrap_or_default(),
+            by: started.map(|started| started.by.clone()).unwrap_or_default(),
+            phases: run.all_phases().map(|(phase, state)| PhaseItem::of(phase, state)).collect(),
+            budgets: budgets.collect(),
+            facts: run.facts.clone(),
+            agents: agents.collect(),
+            commit: run.commit.as_ref().map(|commit| commit.commit.clone()),
+            head: run.head.entry_digest.to_string(),
+            detail: run.ended.as_ref().map(|ended| ended.detail.clone()),
+        }
+    }
+
+    /// Whether the run has ended.
+    #[must_use]
+    pub const fn has_ended(&self) -> bool {
+        matches!(self.item.state, RunState::Passed | RunState::Failed)
+    }
+}
+
+impl PhaseItem {
+    fn of(phase: &Phase, state: &PhaseState) -> Self {
+        let done = state.done.as_deref();
+        let verdict = done.and_then(|done| done.answer.get("verdict")).and_then(Value::as_str);
+        Self {
+            id: phase.id.clone(),
+            title: phase.title.clone(),
+            status: state.status.as_str().to_owned(),
+            attempt: state.attempt,
+            doer: doer(&phase.doer),
+            needs: phase.needs.clone(),
+            gate: phase.gate.as_ref().map(|gate| gate.id.clone()),
+            started_at: state.started_at,
+            duration_ms: done.map(|done| done.duration_ms),
+            verdict: verdict.filter(|text| !text.is_empty()).map(str::to_owned),
+            summary: done.map(|done| done.summary.clone()),
+            failure: done
+                .and_then(|done| done.failure.as_ref())
+                .map(|failure| failure.reason.clone()),
+        }
+    }
+}
+
+/// Who does a phase, in words.
+fn doer(doer: &Doer) -> String {
+    match doer {
+        Doer::Agent { agent, .. } => format!("agent {agent}"),
+        Doer::Builtin { name, .. } => name.clone(),
+        Doer::Consensus { reviewers, quorum, .. } => {
+            format!("{quorum} of {} reviewers", reviewers.len())
+        }
+        Doer::Command { argv, .. } => argv.first().cloned().unwrap_or_default(),
+        Doer::Person { .. } => "a person".to_owned(),
+    }
+}

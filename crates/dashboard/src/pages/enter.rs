@@ -1,0 +1,107 @@
+//! Coming in by a link that is valid once, and going out.
+
+use std::sync::Arc;
+
+use axum::extract::{Path, Request, State};
+use axum::http::header::{HeaderName, HeaderValue, SET_COOKIE};
+use axum::http::{Method, StatusCode};
+use axum::response::Response;
+use maud::html;
+use windlass_kernel::Code;
+
+use super::layout::{self, Page};
+use crate::access::{COOKIE, Scope, Secret, Visit, cookie_of, only};
+use crate::dashboard::now;
+use crate::problem::Problem;
+use crate::server::{Shared, html_response, redirect, refuse};
+
+/// How a browser says that a person follows a link, as against a program that fetches a preview of it.
+const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+
+/// Exchanges a link for a cookie. A program that only looks at the link does not use it up: without a browser's word that a
+/// person follows it, a page with a button is shown.
+pub(crate) async fn enter(
+    State(shared): State<Arc<Shared>>,
+    Path(link): Path<String>,
+    request: Request,
+) -> Response {
+    let (parts, _) = request.into_parts();
+    let follows =
+        parts.method == Method::POST || only(&parts.headers, SEC_FETCH_MODE) == Some("navigate");
+    let worker = Arc::clone(&shared);
+    let entered = tokio::task::spawn_blocking(move || {
+        let dashboard = &worker.dashboard;
+        if let Visit::Refused(status, reason) =
+            dashboard.hosts.visit(&dashboard.access, &parts, now())?
+        {
+            return Err(Problem::new(Code::RequestInvalid, reason).status(status));
+        }
+        let used = || {
+            Problem::new(Code::PersonUnknown, "this link was used already, or has expired")
+                .status(StatusCode::FORBIDDEN)
+                .hint("`windlass serve link` makes a new one")
+        };
+        if !follows {
+            let usable = dashboard.access.is_usable(&link, now())?;
+            return if usable { Ok(None) } else { Err(used()) };
+        }
+        dashboard.access.enter(&link, now())?.map(Some).ok_or_else(used)
+    });
+    let failed = |_| Err(Problem::new(Code::Internal, "the request failed"));
+    match entered.await.unwrap_or_else(failed) {
+        Ok(Some((cookie, scope))) => {
+            let path = match &scope {
+                Scope::All => "/".to_owned(),
+                Scope::Hold { project, run, .. } => layout::hold_address(project, run),
+            };
+            let mut response = redirect(&path);
+            set_cookie(&mut response, Some(&cookie), shared.dashboard.hosts.is_tls());
+            response
+        }
+        Ok(None) => {
+            let body = html! {
+                h1 { "Windlass" }
+                form.card.stack method="post" {
+                    p { "This link can be used once." }
+                    div.row { button.primary type="submit" { "Log in" } }
+                }
+            };
+            let page = Page { title: "Log in", at: "", visitor: None, is_live: false, body };
+            html_response(StatusCode::OK, page.render())
+        }
+        Err(problem) => refuse(&problem, true, None),
+    }
+}
+
+/// Ends a login.
+pub(crate) async fn leave(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+    let cookie = cookie_of(request.headers()).map(str::to_owned);
+    if let Err(response) = crate::server::admit(&shared, request, true).await {
+        return *response;
+    }
+    let is_tls = shared.dashboard.hosts.is_tls();
+    let left = tokio::task::spawn_blocking(move || {
+        cookie.map_or(Ok(()), |cookie| shared.dashboard.access.leave(&cookie))
+    });
+    match left.await {
+        Ok(Ok(())) => {
+            let body = html! { h1 { "Logged out" } p { code { "windlass serve link" } " makes a link that logs you in again." } };
+            let page = Page { title: "Logged out", at: "", visitor: None, is_live: false, body };
+            let mut response = html_response(StatusCode::OK, page.render());
+            set_cookie(&mut response, None, is_tls);
+            response
+        }
+        Ok(Err(error)) => refuse(&error.into(), true, None),
+        Err(_) => refuse(&Problem::new(Code::Internal, "the request failed"), true, None),
+    }
+}
+
+fn set_cookie(response: &mut Response, cookie: Option<&Secret>, is_tls: bool) {
+    let (value, age) =
+        cookie.map_or(("", "; Max-Age=0"), |cookie| (cookie.text(), "; Max-Age=1209600"));
+    let secure = if is_tls { "; Secure" } else { "" };
+    let text = format!("{COOKIE}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{age}");
+    if let Ok(value) = HeaderValue::try_from(text) {
+        response.headers_mut().insert(SET_COOKIE, value);
+    }
+}

@@ -1,0 +1,188 @@
+//! A hold: what it asks, all that one needs to know, and the ways to decide.
+
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::Answer;
+use super::diff;
+use super::layout::{Page, badge, hold_address, run_address, time};
+use crate::access::{Role, Scope};
+use crate::act;
+use crate::dashboard::{Context, now};
+use crate::model::{RunDetail, RunState};
+use crate::problem::Problem;
+use crate::read;
+
+pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
+    let (project, name) = (context.project()?, context.part("run")?);
+    context.require_scope(project.id(), name)?;
+    let (run, is_live) = read::run(project.as_ref(), name)?;
+    let detail = RunDetail::of(project.id(), &run, is_live, now());
+    let item = &detail.item;
+    let all = context.visitor.scope == Scope::All;
+    let Some(hold) = &item.hold else {
+        let body = html! {
+            h1 { "Decided" }
+            div.card {
+                p { "This run does not wait any more. " (badge(item.state)) }
+                @if all { p { a.button href=(run_address(&item.project, &item.run)) { "Show the run" } } }
+            }
+        };
+        let page = Page {
+            title: "Decided",
+            at: "inbox",
+            visitor: Some(context.visitor),
+            is_live: false,
+            body,
+        };
+        return Ok(Answer::Page(page.render()));
+    };
+    let seen = act::look(context)?;
+    // What is decided on is what the command shows: it names its digest.
+    let shown = seen.get("shown").and_then(Value::as_str).unwrap_or(&hold.shown);
+    let body = html! {
+        @if all { p.crumbs { a href="/" { "Inbox" } " / " a href=(run_address(&item.project, &item.run)) { code { (item.run) } } } }
+        h1 { (hold.question) }
+        div.row {
+            (badge(item.state))
+            span.faint { (hold.trigger) " in " (hold.phase) }
+            span.faint { "since " (time(Some(hold.since))) }
+            @if hold.expires_at.is_some() { span.faint { "until " (time(hold.expires_at)) } }
+        }
+        p { strong { "Task: " } (item.task) }
+        @if !hold.reviewers.is_empty() { p { strong { "Asked: " } (hold.reviewers.join(", ")) } }
+        (votes(&seen, hold.approvals_needed))
+        (checklist(&seen))
+        (call(&seen))
+        (evidence(&seen))
+        (changes(&seen))
+        @if item.state == RunState::OnHold && context.visitor.role >= Role::Approver {
+            (forms(context, &detail, &seen, shown))
+        } @else {
+            p.card { "Your role is " (context.visitor.role.as_str()) ", so you can look, but not decide." }
+        }
+    };
+    let page = Page {
+        title: &hold.question,
+        at: "inbox",
+        visitor: Some(context.visitor),
+        is_live: false,
+        body,
+    };
+    Ok(Answer::Page(page.render()))
+}
+
+fn votes(seen: &Value, needed: u32) -> Markup {
+    let votes = seen.get("votes").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let text = |vote: &Value, name: &str| -> String {
+        vote.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
+    };
+    html! {
+        @if needed > 1 || !votes.is_empty() {
+            section {
+                h2 { "Answers so far" }
+                @if votes.is_empty() { p.faint { "None of " (needed) }}
+                ul { @for vote in votes {
+                    li { strong { (text(vote, "by")) } " " (text(vote, "decision")) ": " (text(vote, "reason"))
+                        span.faint { " " (text(vote, "at")) } }
+                } }
+            }
+        }
+    }
+}
+
+fn checklist(seen: &Value) -> Markup {
+    let items = seen.pointer("/held/checklist").and_then(Value::as_array);
+    let items: Vec<&str> = items.into_iter().flatten().filter_map(Value::as_str).collect();
+    html! {
+        @if !items.is_empty() {
+            section { h2 { "To check" } ul { @for item in items { li { (item) } } } }
+        }
+    }
+}
+
+fn call(seen: &Value) -> Markup {
+    let Some(call) = seen.get("call").filter(|call| !call.is_null()) else { return html! {} };
+    let text = |name: &str| call.get(name).and_then(Value::as_str).unwrap_or_default();
+    html! {
+        section #call {
+            h2 { "The call" }
+            dl.facts {
+                dt { "tool" } dd { code { (text("tool")) } }
+                @if !text("intent").is_empty() { dt { "intent" } dd { (text("intent")) } }
+                @if !text("agent").is_empty() { dt { "agent" } dd { (text("agent")) } }
+            }
+            pre { (pretty(call.get("args").unwrap_or(&Value::Null))) }
+        }
+    }
+}
+
+fn evidence(seen: &Value) -> Markup {
+    let evidence = seen.pointer("/held/evidence").filter(|evidence| !evidence.is_null());
+    html! {
+        @if let Some(evidence) = evidence {
+            section #evidence { h2 { "Evidence" } pre { (pretty(evidence)) } }
+        }
+    }
+}
+
+fn changes(seen: &Value) -> Markup {
+    let text = seen.get("diff").and_then(Value::as_str).filter(|text| !text.is_empty());
+    html! {
+        @if let Some(text) = text {
+            section #diff { h2 { "The work so far" } (diff::show(text)) }
+        }
+    }
+}
+
+fn pretty(value: &Value) -> String {
+    serde_json::to_string_pretty(value).unwrap_or_default()
+}
+
+fn forms(context: &Context<'_>, detail: &RunDetail, seen: &Value, shown: &str) -> Markup {
+    let address = hold_address(&detail.item.project, &detail.item.run);
+    let arguments = seen.pointer("/call/args").filter(|args| !args.is_null());
+    let asks = seen.pointer("/call/tool").and_then(Value::as_str) == Some("ask/person")
+        || detail.item.hold.as_ref().is_some_and(|hold| hold.trigger == "PERSON_REQUESTED");
+    let operates = context.visitor.role >= Role::Operator && context.visitor.scope == Scope::All;
+    let common = html! {
+        input type="hidden" name="shown" value=(shown);
+        details { summary { "Your key has a passphrase" }
+            label { "Passphrase" input type="password" name="passphrase" autocomplete="off"; } }
+    };
+    let goes_on = html! {
+        @if operates {
+            label.check { input type="checkbox" name="resume" value="yes" checked; "then let the run go on" }
+        }
+    };
+    html! {
+        section #decide {
+            h2 { "Decide" }
+            p.faint { "You decide as " strong { (context.visitor.name) } ", about exactly what is shown here: " code.wrap { (shown) } }
+            div.columns {
+                @if asks {
+                    form.card.stack method="post" action=(format!("{address}/answer")) {
+                        label { "Answer" textarea name="reason" rows="3" required maxlength="20000" {} }
+                        (common) (goes_on)
+                        div.row { button.primary type="submit" { "Answer" } }
+                    }
+                }
+                form.card.stack method="post" action=(format!("{address}/approve")) {
+                    label { "Why you approve" textarea name="reason" rows="2" required maxlength="20000" {} }
+                    label { "Conditions, one a line" textarea name="conditions" rows="2" maxlength="20000" {} }
+                    @if let Some(arguments) = arguments {
+                        details { summary { "Edit the call before you approve it" }
+                            label { "Arguments" textarea.code name="arguments" rows="8" maxlength="200000" placeholder=(pretty(arguments)) {} } }
+                    }
+                    (common) (goes_on)
+                    div.row { button.good type="submit" { "Approve" } }
+                }
+                form.card.stack method="post" action=(format!("{address}/reject")) {
+                    label { "Why you reject, and what to do instead" textarea name="reason" rows="2" required maxlength="20000" {} }
+                    (common) (goes_on)
+                    div.row { button.bad type="submit" { "Reject" } }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! The inbox: all that waits for a person.
+
+use maud::{Markup, html};
+
+use super::Answer;
+use super::layout::{Page, badge, hold_address, time};
+use crate::dashboard::{Context, now};
+use crate::model::RunItem;
+use crate::problem::Problem;
+use crate::read::{self, PAGE_MAX};
+
+pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
+    context.require_all()?;
+    let waiting = read::waiting(&context.dashboard.projects, now(), PAGE_MAX)?;
+    let several = context.dashboard.projects.len() > 1;
+    let body = html! {
+        h1 { "Inbox" }
+        section #inbox data-part aria-live="polite" {
+            @if waiting.is_empty() {
+                div.empty {
+                    p { "Nothing waits for you." }
+                    p.faint { "Runs that need a decision, an answer or a new budget appear here by themselves." }
+                }
+            }
+            ul.cards {
+                @for item in &waiting { (card(item, several)) }
+            }
+        }
+    };
+    let page =
+        Page { title: "Inbox", at: "inbox", visitor: Some(context.visitor), is_live: true, body };
+    Ok(Answer::Page(page.render()))
+}
+
+fn card(item: &RunItem, several: bool) -> Markup {
+    let address = hold_address(&item.project, &item.run);
+    html! {
+        li.card {
+            div.row {
+                (badge(item.state))
+                @if let Some(hold) = &item.hold {
+                    span.faint { (hold.trigger) " in " (hold.phase) }
+                    span.faint { "since " (time(Some(hold.since))) }
+                    @if hold.expires_at.is_some() { span.faint { "until " (time(hold.expires_at)) } }
+                    @if hold.approvals_needed > 1 {
+                        span.faint { (hold.approvals) " of " (hold.approvals_needed) " approvals" }
+                    }
+                }
+                @if let Some(reason) = &item.reason { span.faint { (reason) } }
+            }
+            h2 { a href=(address) { (item.hold.as_ref().map_or("Damaged record", |hold| hold.question.as_str())) } }
+            p { (item.task) }
+            div.row {
+                a.button.primary href=(address) { "Look and decide" }
+                code.faint { (item.run) }
+                @if several { span.faint { (item.project) } }
+            }
+        }
+    }
+}

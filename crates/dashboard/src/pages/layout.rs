@@ -1,0 +1,168 @@
+//! What all pages have, and small parts of them.
+
+use maud::{DOCTYPE, Markup, html};
+use windlass_kernel::Timestamp;
+
+use crate::access::{Role, Scope, Visitor};
+use crate::dashboard::now;
+use crate::model::RunState;
+use crate::problem::Problem;
+
+/// A page.
+pub(super) struct Page<'a> {
+    /// The title.
+    pub title: &'a str,
+    /// Which part of the menu it belongs to.
+    pub at: &'a str,
+    /// Who looks at it.
+    pub visitor: Option<&'a Visitor>,
+    /// Whether it is kept up to date.
+    pub is_live: bool,
+    /// The content.
+    pub body: Markup,
+}
+
+impl Page<'_> {
+    /// The page as a text.
+    pub(super) fn render(self) -> String {
+        let Page { title, at, visitor, is_live, body } = self;
+        let everything = visitor.filter(|visitor| visitor.scope == Scope::All);
+        html! {
+            (DOCTYPE)
+            html lang="en" {
+                head {
+                    meta charset="utf-8";
+                    meta name="viewport" content="width=device-width, initial-scale=1";
+                    meta name="color-scheme" content="light dark";
+                    title { (title) " · Windlass" }
+                    link rel="stylesheet" href="/assets/style.css";
+                    link rel="icon" href="/assets/icon.svg" type="image/svg+xml";
+                    link rel="manifest" href="/assets/manifest.webmanifest";
+                    script type="module" src="/assets/live.js" {}
+                }
+                body data-live[is_live && everything.is_some()] {
+                    a.skip href="#main" { "Skip to the content" }
+                    header.top {
+                        a.brand href="/" { img src="/assets/icon.svg" alt="" width="24" height="24"; "Windlass" }
+                        @if let Some(visitor) = everything {
+                            nav aria-label="Main" {
+                                (menu("/", "Inbox", at == "inbox"))
+                                (menu("/runs", "Runs", at == "runs"))
+                                @if visitor.role >= Role::Operator { (menu("/new", "New run", at == "new")) }
+                            }
+                        }
+                        @if let Some(visitor) = visitor {
+                            form.who method="post" action="/leave" {
+                                span { (visitor.name) " · " (visitor.role.as_str()) }
+                                button.quiet type="submit" { "Log out" }
+                            }
+                        }
+                    }
+                    p #connection .banner role="status" hidden {
+                        "The server does not answer. Trying again…"
+                    }
+                    main #main tabindex="-1" { (body) }
+                }
+            }
+        }
+        .into_string()
+    }
+}
+
+fn menu(href: &str, name: &str, is_here: bool) -> Markup {
+    html! { a href=(href) aria-current=[is_here.then_some("page")] { (name) } }
+}
+
+/// The page of a problem.
+pub(super) fn problem(problem: &Problem, visitor: Option<&Visitor>) -> String {
+    let title = problem.status.canonical_reason().unwrap_or("Error");
+    let body = html! {
+        h1 { (title) }
+        section.card.bad {
+            p { (problem.message) }
+            @if let Some(hint) = &problem.hint { p { strong { "What to do: " } (hint) } }
+            p.faint { code { (problem.code) } " · " code { "windlass explain " (problem.code) } " tells more" }
+        }
+    };
+    Page { title, at: "", visitor, is_live: false, body }.render()
+}
+
+/// A state, in colour and in words.
+pub(super) fn badge(state: RunState) -> Markup {
+    html! { span class=(format!("badge state-{}", state.as_str())) { (state.word()) } }
+}
+
+/// A time, with how long ago it was.
+pub(super) fn time(at: Option<Timestamp>) -> Markup {
+    html! {
+        @match at {
+            Some(at) => time datetime=(at) title=(at) { (distance(at)) },
+            None => span.faint { "–" },
+        }
+    }
+}
+
+/// How far a time is from now, in words.
+fn distance(at: Timestamp) -> String {
+    let ms = now().unix_ms().saturating_sub(at.unix_ms());
+    match (ms, words(ms.unsigned_abs())) {
+        (0.., words) => format!("{words} ago"),
+        (_, words) => format!("in {words}"),
+    }
+}
+
+/// A duration, in words.
+pub(super) fn words(ms: u64) -> String {
+    let seconds = ms / 1000;
+    match seconds {
+        0 => format!("{ms} ms"),
+        1..=119 => format!("{seconds} s"),
+        120..=7_199 => format!("{} min", seconds / 60),
+        7_200..=172_799 => format!("{} h", seconds / 3600),
+        _ => format!("{} days", seconds / 86_400),
+    }
+}
+
+/// A text as one part of a path.
+pub(super) fn encode(text: &str) -> String {
+    let mut encoded = String::new();
+    for byte in text.bytes() {
+        if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
+            encoded.push(char::from(byte));
+        } else {
+            encoded.push_str(&format!("%{byte:02X}"));
+        }
+    }
+    encoded
+}
+
+/// The address of a run.
+pub(super) fn run_address(project: &str, run: &str) -> String {
+    format!("/runs/{}/{}", encode(project), encode(run))
+}
+
+/// The address of a hold.
+pub(super) fn hold_address(project: &str, run: &str) -> String {
+    format!("/holds/{}/{}", encode(project), encode(run))
+}
+
+/// A form with one button.
+pub(super) fn button(action: &str, name: &str, class: &str) -> Markup {
+    html! { form method="post" action=(action) { button type="submit" class=(class) { (name) } } }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_told_in_words() {
+        let told = [0, 999, 1_000, 119_000, 120_000, 7_200_000, 200_000_000].map(words);
+        assert_eq!(told, ["0 ms", "999 ms", "1 s", "119 s", "2 min", "2 h", "2 days"]);
+    }
+
+    #[test]
+    fn a_text_is_one_part_of_a_path() {
+        assert_eq!(encode("a/../b?c#d é"), "a%2F..%2Fb%3Fc%23d%20%C3%A9");
+    }
+}

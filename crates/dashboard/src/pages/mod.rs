@@ -1,0 +1,146 @@
+//! The pages. They are whole without scripts; a small script keeps them up to date.
+
+mod diff;
+mod enter;
+mod graph;
+mod hold;
+mod inbox;
+mod layout;
+mod run;
+mod runs;
+
+use crate::access::{Role, Visitor};
+use crate::act::{self, Decision, NewRun, Way, Why};
+use crate::api::Method;
+use crate::dashboard::Context;
+use crate::problem::Problem;
+
+pub(crate) use enter::{enter, leave};
+
+/// What a page answers.
+pub(crate) enum Answer {
+    /// A page.
+    Page(String),
+    /// Another page is to be shown.
+    GoTo(String),
+}
+
+/// A page.
+pub(crate) struct PageRoute {
+    pub(crate) method: Method,
+    pub(crate) path: &'static str,
+    pub(crate) role: Role,
+    pub(crate) serve: fn(&Context<'_>) -> Result<Answer, Problem>,
+}
+
+const fn page(path: &'static str, serve: fn(&Context<'_>) -> Result<Answer, Problem>) -> PageRoute {
+    PageRoute { method: Method::Get, path, role: Role::Viewer, serve }
+}
+
+const fn form(
+    path: &'static str,
+    role: Role,
+    serve: fn(&Context<'_>) -> Result<Answer, Problem>,
+) -> PageRoute {
+    PageRoute { method: Method::Post, path, role, serve }
+}
+
+/// All pages.
+pub(crate) const PAGES: &[PageRoute] = &[
+    page("/", inbox::show),
+    page("/runs", runs::show),
+    page("/new", runs::new),
+    page("/runs/{project}/{run}", run::show),
+    page("/holds/{project}/{run}", hold::show),
+    form("/new/{project}", Role::Operator, |context| {
+        let field = |name: &str| context.field(name).map(str::to_owned);
+        let new = NewRun {
+            task: field("task").unwrap_or_default(),
+            loop_id: field("loop"),
+            worktree: field("worktree").is_some(),
+        };
+        act::start(context, &new)?;
+        Ok(Answer::GoTo("/runs".to_owned()))
+    }),
+    form("/holds/{project}/{run}/approve", Role::Approver, |context| decide(context, Way::Approve)),
+    form("/holds/{project}/{run}/reject", Role::Approver, |context| decide(context, Way::Reject)),
+    form("/holds/{project}/{run}/answer", Role::Approver, |context| decide(context, Way::Approve)),
+    form("/runs/{project}/{run}/resume", Role::Operator, |context| {
+        act::resume(context)?;
+        Ok(to_run(context))
+    }),
+    form("/runs/{project}/{run}/stop", Role::Operator, |context| {
+        act::stop(context, false)?;
+        Ok(to_run(context))
+    }),
+    form("/runs/{project}/{run}/clear-stop", Role::Operator, |context| {
+        act::stop(context, true)?;
+        Ok(to_run(context))
+    }),
+    form("/runs/{project}/{run}/cancel", Role::Operator, |context| {
+        let reason = context.field("reason").unwrap_or_default().to_owned();
+        act::cancel(context, &Why { reason })?;
+        Ok(to_run(context))
+    }),
+];
+
+/// The files of the pages: path, type, content.
+pub(crate) const ASSETS: &[(&str, &str, &[u8])] = &[
+    ("/assets/style.css", "text/css; charset=utf-8", include_bytes!("../../assets/style.css")),
+    ("/assets/live.js", "text/javascript; charset=utf-8", include_bytes!("../../assets/live.js")),
+    ("/assets/icon.svg", "image/svg+xml", include_bytes!("../../assets/icon.svg")),
+    (
+        "/assets/manifest.webmanifest",
+        "application/manifest+json",
+        include_bytes!("../../assets/manifest.webmanifest"),
+    ),
+];
+
+/// The decision that a form has.
+fn decision(context: &Context<'_>) -> Decision {
+    let field = |name: &str| context.field(name).map(str::to_owned);
+    let conditions = field("conditions").unwrap_or_default();
+    Decision {
+        shown: field("shown").unwrap_or_default(),
+        reason: field("reason").unwrap_or_default(),
+        conditions: conditions
+            .lines()
+            .map(str::trim)
+            .filter(|one| !one.is_empty())
+            .map(str::to_owned)
+            .collect(),
+        arguments: field("arguments"),
+        passphrase: field("passphrase"),
+    }
+}
+
+fn decide(context: &Context<'_>, way: Way) -> Result<Answer, Problem> {
+    let resumes = context.field("resume").is_some() && context.visitor.role >= Role::Operator;
+    act::decide(context, way, decision(context))?;
+    if resumes {
+        act::resume(context)?;
+    }
+    Ok(after_decision(context))
+}
+
+/// Where somebody goes who has decided: to the run, or to what the link was for.
+fn after_decision(context: &Context<'_>) -> Answer {
+    match context.require_all() {
+        Ok(()) => to_run(context),
+        Err(_) => Answer::GoTo(address("holds", context)),
+    }
+}
+
+fn to_run(context: &Context<'_>) -> Answer {
+    Answer::GoTo(address("runs", context))
+}
+
+fn address(kind: &str, context: &Context<'_>) -> String {
+    let part = |name: &str| context.part(name).map(layout::encode).unwrap_or_default();
+    format!("/{kind}/{}/{}", part("project"), part("run"))
+}
+
+/// The page of a problem.
+pub(crate) fn problem(problem: &Problem, visitor: Option<&Visitor>) -> String {
+    layout::problem(problem, visitor)
+}

@@ -1,0 +1,160 @@
+//! One run: its phases as a picture and as a list, what it used, what can be done with it.
+
+use maud::{Markup, html};
+
+use super::Answer;
+use super::graph::draw;
+use super::layout::{Page, badge, button, hold_address, run_address, time, words};
+use crate::access::Role;
+use crate::dashboard::{Context, now};
+use crate::model::{BudgetItem, PhaseItem, RunDetail, RunState};
+use crate::problem::Problem;
+use crate::read;
+
+pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
+    context.require_all()?;
+    let (project, name) = (context.project()?, context.part("run")?);
+    let (run, is_live) = read::run(project.as_ref(), name)?;
+    let detail = RunDetail::of(project.id(), &run, is_live, now());
+    let item = &detail.item;
+    let held = item.hold.as_ref().map(|hold| hold.phase.as_str());
+    let title = if item.task.is_empty() { item.run.as_str() } else { item.task.as_str() };
+    let body = html! {
+        p.crumbs { a href="/runs" { "Runs" } " / " code { (item.run) } }
+        h1 { (title) }
+        section #summary data-part {
+            div.row {
+                (badge(item.state))
+                span.faint { (detail.title) }
+                span.faint { "started " (time(item.started_at)) " by " (detail.by) }
+                @if item.ended_at.is_some() { span.faint { "ended " (time(item.ended_at)) } }
+            }
+            @if let Some(hold) = &item.hold {
+                div.card.warn {
+                    h2 { (hold.question) }
+                    p.faint { (hold.trigger) " in " (hold.phase) ", since " (time(Some(hold.since))) }
+                    a.button.primary href=(hold_address(&item.project, &item.run)) { "Look and decide" }
+                }
+            }
+            @if detail.has_ended() {
+                p { strong { (item.reason.as_deref().unwrap_or_default()) }
+                    @if let Some(text) = detail.detail.as_deref().filter(|text| !text.is_empty()) { ": " (text) } }
+            }
+            @if let Some(commit) = &detail.commit { p { "Commit " code { (commit) } } }
+        }
+        section #graph data-part { (draw(&detail.phases, held)) }
+        section #phases data-part {
+            h2 { "Phases" }
+            div.scroll { table {
+                thead { tr { th { "Phase" } th { "Status" } th { "By" } th { "Time" } th { "Result" } } }
+                tbody { @for phase in &detail.phases { (row(phase)) } }
+            } }
+        }
+        section #used data-part {
+            h2 { "Used" }
+            dl.budgets { @for budget in &detail.budgets { (bar(budget)) } }
+            @if !detail.agents.is_empty() {
+                div.scroll { table {
+                    thead { tr { th { "Agent or program" } th { "Tokens" } th { "Cost" } } }
+                    tbody {
+                        @for (name, usage) in &detail.agents {
+                            tr { td { (name) } td.number { (usage.tokens) } td.number { (dollars(usage.cost_micros)) } }
+                        }
+                    }
+                } }
+            }
+        }
+        section #record data-part {
+            h2 { "Record" }
+            p { (item.entries) " entries, verified as read; the newest has the digest " code.wrap { (detail.head) } }
+            @if !detail.facts.is_empty() {
+                dl.facts { @for (name, value) in &detail.facts { dt { (name) } dd { (value) } } }
+            }
+        }
+        (actions(context, &detail))
+    };
+    let page = Page {
+        title,
+        at: "runs",
+        visitor: Some(context.visitor),
+        is_live: !detail.has_ended(),
+        body,
+    };
+    Ok(Answer::Page(page.render()))
+}
+
+fn row(phase: &PhaseItem) -> Markup {
+    let result = phase.failure.as_deref().or(phase.summary.as_deref()).unwrap_or_default();
+    html! {
+        tr {
+            td { (phase.title.as_deref().unwrap_or(&phase.id)) div.faint { code { (phase.id) } } }
+            td {
+                span class=(format!("badge status-{}", phase.status)) { (phase.status) }
+                @if phase.attempt > 1 { div.faint { "attempt " (phase.attempt) } }
+            }
+            td { (phase.doer) }
+            td.number { @if let Some(ms) = phase.duration_ms { (words(ms)) } @else { (time(phase.started_at)) } }
+            td {
+                @if let Some(verdict) = &phase.verdict { strong { (verdict) } " " }
+                (result)
+            }
+        }
+    }
+}
+
+/// A resource: a bar if it is limited.
+fn bar(budget: &BudgetItem) -> Markup {
+    let amount = |amount: u64| match budget.resource.as_str() {
+        "cost_micros" => dollars(amount),
+        "wall_ms" => words(amount),
+        _ => amount.to_string(),
+    };
+    let name = match budget.resource.as_str() {
+        "cost_micros" => "cost",
+        "wall_ms" => "working time",
+        "changed_lines" => "changed lines",
+        other => other,
+    };
+    html! {
+        dt { (name) }
+        dd {
+            @match budget.limit {
+                Some(limit) => {
+                    meter min="0" max=(limit.max(1)) value=(budget.used.min(limit)) high=(limit - limit / 5) aria-label=(name) {}
+                    span { (amount(budget.used)) " of " (amount(limit)) }
+                }
+                None => span { (amount(budget.used)) },
+            }
+        }
+    }
+}
+
+fn dollars(micros: u64) -> String {
+    format!("${}.{:02}", micros / 1_000_000, micros % 1_000_000 / 10_000)
+}
+
+fn actions(context: &Context<'_>, detail: &RunDetail) -> Markup {
+    let address = run_address(&detail.item.project, &detail.item.run);
+    let is_session = detail.item.client.is_some();
+    if context.visitor.role < Role::Operator || detail.has_ended() || is_session {
+        return html! {};
+    }
+    let resumes = matches!(detail.item.state, RunState::Answered | RunState::Interrupted);
+    html! {
+        section #actions data-part {
+            h2 { "Actions" }
+            div.row {
+                @if resumes { (button(&format!("{address}/resume"), "Go on", "primary")) }
+                @if detail.item.state == RunState::Running { (button(&format!("{address}/stop"), "Pause", "")) }
+                (button(&format!("{address}/clear-stop"), "Lift a pause", "quiet"))
+            }
+            details {
+                summary { "Give this run up" }
+                form.stack method="post" action=(format!("{address}/cancel")) {
+                    label { "Why" input type="text" name="reason" required maxlength="2000"; }
+                    div.row { button.bad type="submit" { "Give up" } }
+                }
+            }
+        }
+    }
+}

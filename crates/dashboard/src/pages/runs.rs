@@ -1,0 +1,139 @@
+//! The list of runs, and the form that starts one.
+
+use maud::{Markup, html};
+
+use super::Answer;
+use super::layout::{Page, badge, encode, run_address, time};
+use crate::access::Role;
+use crate::api::wanted;
+use crate::dashboard::{Context, now};
+use crate::model::RunState;
+use crate::problem::Problem;
+use crate::read::{self, Wanted};
+
+/// The states that a list can be limited to.
+const STATES: [RunState; 8] = [
+    RunState::Running,
+    RunState::OnHold,
+    RunState::Answered,
+    RunState::Interrupted,
+    RunState::Open,
+    RunState::Passed,
+    RunState::Failed,
+    RunState::Damaged,
+];
+
+pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
+    context.require_all()?;
+    let wanted = wanted(context)?;
+    let page = read::list(&context.dashboard.projects, &wanted, now())?;
+    let several = context.dashboard.projects.len() > 1;
+    let body = html! {
+        h1 { "Runs" }
+        (filters(context, &wanted, several))
+        section #runs data-part {
+            @if page.runs.is_empty() {
+                div.empty {
+                    p { "There are no such runs." }
+                    @if page.next.is_none() {
+                        p.faint { "Start one: " code { "windlass run \"describe the task\"" } }
+                    }
+                }
+            } @else {
+                div.scroll {
+                    table {
+                        thead { tr {
+                            th { "State" } th { "Task" } th { "Where" } th { "Loop" } th { "Started" }
+                            @if several { th { "Project" } }
+                        } }
+                        tbody {
+                            @for item in &page.runs {
+                                tr {
+                                    td { (badge(item.state)) }
+                                    td {
+                                        a href=(run_address(&item.project, &item.run)) {
+                                            @if item.task.is_empty() { (item.run) } @else { (item.task) }
+                                        }
+                                        div.faint { code { (item.run) } }
+                                    }
+                                    td { (item.reason.as_deref().or(item.phase.as_deref()).unwrap_or("–")) }
+                                    td { (item.client.as_deref().unwrap_or(&item.loop_id)) }
+                                    td { (time(item.started_at)) }
+                                    @if several { td { (item.project) } }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+            @if let Some(next) = page.next { (older(&wanted, &next.to_string())) }
+        }
+    };
+    let page =
+        Page { title: "Runs", at: "runs", visitor: Some(context.visitor), is_live: true, body };
+    Ok(Answer::Page(page.render()))
+}
+
+fn filters(context: &Context<'_>, wanted: &Wanted, several: bool) -> Markup {
+    html! {
+        form.filters method="get" action="/runs" role="search" {
+            label { "Search" input type="search" name="text" value=[wanted.text.as_deref()]; }
+            label { "State"
+                select name="state" {
+                    option value="" { "all" }
+                    @for state in STATES {
+                        option value=(state.as_str()) selected[wanted.state.as_deref() == Some(state.as_str())] {
+                            (state.word())
+                        }
+                    }
+                }
+            }
+            @if several {
+                label { "Project"
+                    select name="project" {
+                        option value="" { "all" }
+                        @for project in &context.dashboard.projects {
+                            option value=(project.id()) selected[wanted.project.as_deref() == Some(project.id())] {
+                                (project.name())
+                            }
+                        }
+                    }
+                }
+            }
+            button type="submit" { "Show" }
+        }
+    }
+}
+
+fn older(wanted: &Wanted, next: &str) -> Markup {
+    let mut address = format!("/runs?cursor={next}");
+    for (name, value) in
+        [("project", &wanted.project), ("state", &wanted.state), ("text", &wanted.text)]
+    {
+        if let Some(value) = value {
+            address.push_str(&format!("&{name}={}", encode(value)));
+        }
+    }
+    html! { p { a.button href=(address) { "Older runs" } } }
+}
+
+/// The form that starts a run.
+pub(super) fn new(context: &Context<'_>) -> Result<Answer, Problem> {
+    context.require(Role::Operator)?;
+    context.require_all()?;
+    let body = html! {
+        h1 { "New run" }
+        @for project in &context.dashboard.projects {
+            form.card.stack method="post" action=(format!("/new/{}", encode(project.id()))) {
+                h2 { (project.name()) }
+                label { "Task" textarea name="task" rows="4" required maxlength="20000" {} }
+                label { "Loop" input type="text" name="loop" placeholder="the default loop" maxlength="100"; }
+                label.check { input type="checkbox" name="worktree" value="yes"; "in a work tree of its own" }
+                div.row { button.primary type="submit" { "Start" } }
+            }
+        }
+    };
+    let page =
+        Page { title: "New run", at: "new", visitor: Some(context.visitor), is_live: false, body };
+    Ok(Answer::Page(page.render()))
+}

@@ -1,0 +1,81 @@
+//! What the dashboard asks of a project. Reading is done here, from its journal; whatever acts is a command of
+//! Windlass in a process of its own, so that the server decides nothing and can be stopped at any moment.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+use windlass_store::Store;
+use zeroize::Zeroizing;
+
+use crate::problem::Problem;
+
+/// A project that is shown.
+pub trait Project: Send + Sync {
+    /// The id in addresses.
+    fn id(&self) -> &str;
+
+    /// The name for people.
+    fn name(&self) -> &str;
+
+    /// The journal.
+    ///
+    /// # Errors
+    /// [`Problem`] if it cannot be opened.
+    fn store(&self) -> Result<Arc<dyn Store>, Problem>;
+
+    /// Runs a command of Windlass in the project and returns what it prints.
+    ///
+    /// # Errors
+    /// The error of the command.
+    fn command(&self, command: Command) -> Result<Value, Problem>;
+
+    /// Starts a command of Windlass in the project that goes on when the server ends. Returns once it is sure that it is at
+    /// work, or has ended.
+    ///
+    /// # Errors
+    /// The error of the command, if it ended with one at once.
+    fn start(&self, command: Command) -> Result<(), Problem>;
+}
+
+/// A command of Windlass: its arguments, without the program and the options of all commands.
+#[derive(Debug, Default)]
+pub struct Command {
+    /// The arguments.
+    pub arguments: Vec<String>,
+    /// What the command reads from standard input.
+    pub input: Option<Zeroizing<String>>,
+}
+
+impl Command {
+    /// A command with these arguments.
+    #[must_use]
+    pub fn new<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Self {
+        Self { arguments: arguments.into_iter().map(str::to_owned).collect(), input: None }
+    }
+
+    /// Adds an option with its value, in one argument, so that a value is never taken for an option.
+    #[must_use]
+    pub fn option(mut self, name: &str, value: &str) -> Self {
+        self.arguments.push(format!("--{name}={value}"));
+        self
+    }
+
+    /// Adds an option without a value, if it is wanted.
+    #[must_use]
+    pub fn flag(mut self, name: &str, wanted: bool) -> Self {
+        if wanted {
+            self.arguments.push(format!("--{name}"));
+        }
+        self
+    }
+
+    /// Adds the passphrase of whoever decides, which the command reads from standard input.
+    #[must_use]
+    pub fn passphrase(mut self, passphrase: Option<Zeroizing<String>>) -> Self {
+        if let Some(passphrase) = passphrase.filter(|text| !text.is_empty()) {
+            self.arguments.push("--passphrase-file=-".to_owned());
+            self.input = Some(passphrase);
+        }
+        self
+    }
+}

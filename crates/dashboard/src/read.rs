@@ -1,0 +1,200 @@
+//! Reading runs from the journals of projects: lists by pages, newest first, and single runs.
+
+use std::sync::Arc;
+
+use windlass_journal::{Check, Reader, Runs, is_run};
+use windlass_kernel::run::{Run, RunName};
+use windlass_kernel::{State, Timestamp, TraceId};
+use windlass_store::{Store, TraceFilter, TraceState};
+use windlass_views::RunSummary;
+
+use crate::model::{RunItem, RunState};
+use crate::problem::Problem;
+use crate::project::Project;
+
+/// The most runs of one page.
+pub const PAGE_MAX: usize = 200;
+/// The most runs that are looked through for one page of a search.
+const SEARCH_MAX: usize = 2_000;
+/// The traces that are listed at once.
+const TRACES: usize = 256;
+
+/// Which runs to list.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// Only those of this project.
+    pub project: Option<String>,
+    /// Only those in this state.
+    pub state: Option<String>,
+    /// Only those whose name, loop or task has this text.
+    pub text: Option<String>,
+    /// Only those that are older than this one.
+    pub before: Option<TraceId>,
+    /// At most so many.
+    pub limit: usize,
+}
+
+/// A page of runs.
+#[derive(Clone, Debug, Default)]
+pub struct Page {
+    /// The runs, newest first.
+    pub runs: Vec<RunItem>,
+    /// Where the next page begins; `None` if there is no more.
+    pub next: Option<TraceId>,
+}
+
+/// Lists runs of projects, newest first.
+///
+/// # Errors
+/// [`Problem`] if a journal cannot be read. A damaged run is listed as such.
+pub fn list(
+    projects: &[Arc<dyn Project>],
+    wanted: &Wanted,
+    now: Timestamp,
+) -> Result<Page, Problem> {
+    let chosen = projects
+        .iter()
+        .filter(|one| wanted.project.as_deref().is_none_or(|wanted| wanted == one.id()));
+    let mut sources = Vec::new();
+    for project in chosen {
+        sources.push((project.id(), project.store()?));
+    }
+    let mut page = Page::default();
+    let mut before = wanted.before;
+    let mut looked = 0;
+    let limit = wanted.limit.clamp(1, PAGE_MAX);
+    loop {
+        let mut found = Vec::new();
+        for (project, store) in &sources {
+            let traces = newest(store.as_ref(), before, limit + 1)?;
+            found.extend(traces.into_iter().map(|trace| (*project, Arc::clone(store), trace)));
+        }
+        found.sort_by_key(|(_, _, trace)| std::cmp::Reverse(trace.head.trace_id));
+        let more = found.len() > limit;
+        found.truncate(limit);
+        for (project, store, trace) in &found {
+            if page.runs.len() == limit || looked == SEARCH_MAX {
+                page.next = before;
+                return Ok(page);
+            }
+            looked += 1;
+            before = Some(trace.head.trace_id);
+            let item = item_of(project, store.as_ref(), trace, now)?;
+            if matches(&item, wanted) {
+                page.runs.push(item);
+            }
+        }
+        if !more {
+            return Ok(page);
+        }
+    }
+}
+
+/// The newest runs of a store that are older than one.
+fn newest(
+    store: &dyn Store,
+    before: Option<TraceId>,
+    limit: usize,
+) -> Result<Vec<TraceState>, Problem> {
+    let ended = TraceFilter { open_only: false, state: Some(State::Terminal), before, limit };
+    let mut found = store.list_traces(&ended)?;
+    // Calls and grants are open traces, too.
+    let mut filter = TraceFilter { open_only: true, state: None, before, limit: TRACES };
+    let mut count = 0;
+    loop {
+        let listed = store.list_traces(&filter)?;
+        let last = listed.last().map(|trace| trace.head.trace_id);
+        let runs = listed.iter().filter(|trace| is_run(trace)).take(limit - count);
+        let before = found.len();
+        found.extend(runs);
+        count += found.len() - before;
+        if listed.len() < TRACES || count >= limit {
+            break;
+        }
+        filter.before = last;
+    }
+    found.sort_by_key(|trace| std::cmp::Reverse(trace.head.trace_id));
+    // One may have ended between the two.
+    found.dedup_by_key(|trace| trace.head.trace_id);
+    found.truncate(limit);
+    Ok(found)
+}
+
+fn item_of(
+    project: &str,
+    store: &dyn Store,
+    trace: &TraceState,
+    now: Timestamp,
+) -> Result<RunItem, Problem> {
+    let is_live = store.is_held(trace)?;
+    match RunSummary::read(store, &trace.head) {
+        Ok(summary) => Ok(RunItem::of(project, &summary, is_live, now)),
+        // A damaged run does not hide the others.
+        Err(error) if error.is_damage() => Ok(RunItem {
+            project: project.to_owned(),
+            run: RunName::of(trace.head.trace_id).to_string(),
+            loop_id: String::new(),
+            task: String::new(),
+            state: RunState::Damaged,
+            started_at: None,
+            ended_at: None,
+            phase: None,
+            reason: Some(error.code().as_str().to_owned()),
+            client: None,
+            hold: None,
+            entries: trace.head.sequence_number,
+        }),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn matches(item: &RunItem, wanted: &Wanted) -> bool {
+    let state = wanted.state.as_deref().is_none_or(|state| state == item.state.as_str());
+    let text = wanted.text.as_deref().is_none_or(|text| {
+        let text = text.to_lowercase();
+        [&item.run, &item.loop_id, &item.task].iter().any(|one| one.to_lowercase().contains(&text))
+    });
+    state && text
+}
+
+/// All runs on hold, those that wait longest first.
+///
+/// # Errors
+/// [`Problem`] if a journal cannot be read.
+pub fn waiting(
+    projects: &[Arc<dyn Project>],
+    now: Timestamp,
+    limit: usize,
+) -> Result<Vec<RunItem>, Problem> {
+    let mut items = Vec::new();
+    for project in projects {
+        let store = project.store()?;
+        let state = Some(State::Checkpoint);
+        let mut filter = TraceFilter { open_only: true, state, before: None, limit: TRACES };
+        loop {
+            let listed = store.list_traces(&filter)?;
+            for trace in &listed {
+                items.push(item_of(project.id(), store.as_ref(), trace, now)?);
+            }
+            if listed.len() < TRACES || items.len() >= limit {
+                break;
+            }
+            filter.before = listed.last().map(|trace| trace.head.trace_id);
+        }
+    }
+    items.sort_by_key(|item| item.hold.as_ref().map(|hold| hold.since));
+    items.truncate(limit);
+    Ok(items)
+}
+
+/// Reads one run, verified, and whether a process is at work on it.
+///
+/// # Errors
+/// [`Problem`] if there is none, or it fails verification.
+pub fn run(project: &dyn Project, name: &str) -> Result<(Run, bool), Problem> {
+    let store = project.store()?;
+    let trace_id = Runs::new(Arc::clone(&store)).find(name)?;
+    let is_live = store.is_held(&store.load_state(trace_id)?)?;
+    let run = Reader::state_of(store.as_ref(), trace_id, Check::Verified)?;
+    Ok((run, is_live))
+}

@@ -1,0 +1,466 @@
+//! Serving requests: connections, checks, limits, answers.
+
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use axum::Router;
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::{ConnectInfo, RawPathParams, Request, State};
+use axum::http::header::{self, HeaderName, HeaderValue};
+use axum::http::{Method as HttpMethod, StatusCode};
+use axum::response::Response;
+use axum::routing::{MethodFilter, on};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use rustls::ServerConfig;
+use serde_json::Value;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{Semaphore, oneshot, watch};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+use tokio_rustls::TlsAcceptor;
+use windlass_kernel::Code;
+
+use crate::access::{Visit, Visitor, only};
+use crate::api::{self, Method, ROUTES, Route};
+use crate::dashboard::{Context, Dashboard, now};
+use crate::pages::{self, PAGES, PageRoute};
+use crate::problem::Problem;
+use crate::rate::Rate;
+
+/// How long a client has for the head and the body of a request, and for a TLS handshake.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+const BODY_TIMEOUT: Duration = Duration::from_secs(30);
+const TLS_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long clients have to read the last answers when the server ends.
+const FLUSH: Duration = Duration::from_secs(2);
+/// How long to wait after an error of `accept`, such as too many open files.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// The most connections at once.
+const CONNECTIONS_MAX: usize = 1024;
+/// The longest body of a request.
+const BODY_BYTES_MAX: usize = 256 << 10;
+/// The most requests that are worked on at once; others wait.
+const AT_WORK_MAX: usize = 16;
+/// The header by which a listener says which event it has seen last.
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+/// What a page may do: nothing but what the server itself sends.
+const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; \
+     manifest-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
+
+/// A server. Dropping it closes all connections; commands that it has started go on.
+#[must_use = "a server stops when its handle is dropped"]
+pub struct Server {
+    stop: Option<oneshot::Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What all connections share.
+pub(crate) struct Shared {
+    pub(crate) dashboard: Dashboard,
+    /// Requests of those who are not known, by address.
+    strangers: Rate<IpAddr>,
+    /// Requests of those who are known, by name.
+    visitors: Rate<String>,
+    at_work: Semaphore,
+}
+
+impl Server {
+    /// Starts to serve.
+    ///
+    /// # Errors
+    /// The system refuses threads or the use of the socket.
+    pub fn start(
+        listener: TcpListener,
+        dashboard: Dashboard,
+        tls: Option<Arc<ServerConfig>>,
+    ) -> std::io::Result<Self> {
+        listener.set_nonblocking(true)?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .max_blocking_threads(AT_WORK_MAX)
+            .build()?;
+        let listener = {
+            let _entered = runtime.enter();
+            tokio::net::TcpListener::from_std(listener)?
+        };
+        let shared = Arc::new(Shared {
+            dashboard,
+            strangers: Rate::new(30, 1),
+            visitors: Rate::new(400, 100),
+            at_work: Semaphore::new(AT_WORK_MAX),
+        });
+        let router = router(shared);
+        let (stop, stopped) = oneshot::channel();
+        let name = "windlass-dashboard".to_owned();
+        let thread = std::thread::Builder::new().name(name).spawn(move || {
+            let tls = tls.map(TlsAcceptor::from);
+            runtime.block_on(accept(router, listener, tls, stopped));
+            // What is being read is of no use to anybody now.
+            runtime.shutdown_background();
+        })?;
+        Ok(Self { stop: Some(stop), thread: Some(thread) })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        drop(self.stop.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic in the server has closed its connections too.
+            drop(thread.join());
+        }
+    }
+}
+
+async fn accept(
+    router: Router,
+    listener: tokio::net::TcpListener,
+    tls: Option<TlsAcceptor>,
+    mut stopped: oneshot::Receiver<()>,
+) {
+    let (closing, _) = watch::channel(false);
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            _ = &mut stopped => break,
+            Some(_) = connections.join_next() => {}
+            accepted = listener.accept() => match accepted {
+                Ok((stream, peer)) if connections.len() < CONNECTIONS_MAX => {
+                    drop(stream.set_nodelay(true));
+                    let (router, tls) = (router.clone(), tls.clone());
+                    let closing = closing.subscribe();
+                    connections.spawn(async move {
+                        match tls {
+                            None => converse(router, stream, peer, closing).await,
+                            Some(tls) => {
+                                if let Ok(Ok(stream)) = timeout(TLS_TIMEOUT, tls.accept(stream)).await {
+                                    converse(router, stream, peer, closing).await;
+                                }
+                            }
+                        }
+                    });
+                }
+                Ok((stream, _)) => drop(stream),
+                Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
+            }
+        }
+    }
+    drop(listener);
+    let _ = closing.send(true);
+    drop(timeout(FLUSH, async { while connections.join_next().await.is_some() {} }).await);
+    connections.shutdown().await;
+}
+
+/// Serves one connection.
+async fn converse<S>(
+    router: Router,
+    stream: S,
+    peer: SocketAddr,
+    mut closing: watch::Receiver<bool>,
+) where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let service = router.layer(axum::Extension(ConnectInfo(peer)));
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
+    let mut connection = std::pin::pin!(connection);
+    tokio::select! {
+        _ = connection.as_mut() => return,
+        _ = closing.wait_for(|closing| *closing) => connection.as_mut().graceful_shutdown(),
+    }
+    // A stream of events does not end by itself.
+    drop(timeout(FLUSH, connection).await);
+}
+
+/// What serves a request.
+#[derive(Clone, Copy)]
+enum Target {
+    Api(&'static Route),
+    Page(&'static PageRoute),
+}
+
+fn router(shared: Arc<Shared>) -> Router {
+    let mut router = Router::new();
+    for route in ROUTES {
+        router = add(router, route.method, route.path, Target::Api(route));
+    }
+    for page in PAGES {
+        router = add(router, page.method, page.path, Target::Page(page));
+    }
+    for (path, _, _) in pages::ASSETS {
+        router = router.route(path, axum::routing::get(asset));
+    }
+    router
+        .route(api::EVENTS, axum::routing::get(events))
+        .route(api::DESCRIPTION, axum::routing::get(describe))
+        .route("/enter/{link}", axum::routing::get(pages::enter).post(pages::enter))
+        .route("/leave", axum::routing::post(pages::leave))
+        .fallback(missing)
+        .with_state(shared)
+}
+
+fn add(
+    router: Router<Arc<Shared>>,
+    method: Method,
+    path: &'static str,
+    target: Target,
+) -> Router<Arc<Shared>> {
+    let filter = match method {
+        Method::Get => MethodFilter::GET,
+        Method::Post => MethodFilter::POST,
+    };
+    let serve = move |State(shared): State<Arc<Shared>>, path: RawPathParams, request: Request| {
+        let path = path.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        serve(shared, target, path, request)
+    };
+    router.route(path, on(filter, serve))
+}
+
+/// Serves one request of the API or of a page.
+async fn serve(
+    shared: Arc<Shared>,
+    target: Target,
+    path: BTreeMap<String, String>,
+    request: Request,
+) -> Response {
+    let is_page = matches!(target, Target::Page(_));
+    let (visitor, request) = match admit(&shared, request, is_page).await {
+        Ok(admitted) => admitted,
+        Err(response) => return *response,
+    };
+    let (fields, body) = match read(target, request).await {
+        Ok(read) => read,
+        Err(problem) => return refuse(&problem, is_page, Some(&visitor)),
+    };
+    // So many at once; the others wait for their turn.
+    let Ok(_turn) = shared.at_work.acquire().await else {
+        return refuse(&Problem::new(Code::Internal, "the server ends"), is_page, None);
+    };
+    let worker = Arc::clone(&shared);
+    let worked = tokio::task::spawn_blocking(move || {
+        let dashboard = &worker.dashboard;
+        let context =
+            Context { dashboard, visitor: &visitor, path: &path, fields: &fields, body: &body };
+        match target {
+            Target::Api(route) => {
+                let served = context.require(route.role).and_then(|()| (route.serve)(&context));
+                served.map_or_else(|problem| refuse(&problem, false, None), |value| json(&value))
+            }
+            Target::Page(page) => {
+                let served = context.require(page.role).and_then(|()| (page.serve)(&context));
+                match served {
+                    Ok(pages::Answer::Page(html)) => html_response(StatusCode::OK, html),
+                    Ok(pages::Answer::GoTo(path)) => redirect(&path),
+                    Err(problem) => refuse(&problem, true, Some(&visitor)),
+                }
+            }
+        }
+    });
+    let failed = |_| refuse(&Problem::new(Code::Internal, "the request failed"), is_page, None);
+    worked.await.unwrap_or_else(failed)
+}
+
+/// Lets a request in, or says why not.
+pub(crate) async fn admit(
+    shared: &Arc<Shared>,
+    request: Request,
+    is_page: bool,
+) -> Result<(Visitor, Request), Box<Response>> {
+    let (parts, body) = request.into_parts();
+    let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip());
+    let worker = Arc::clone(shared);
+    let checked = tokio::task::spawn_blocking(move || {
+        let dashboard = &worker.dashboard;
+        let visit = dashboard.hosts.visit(&dashboard.access, &parts, now());
+        (visit, parts)
+    });
+    let refused = |problem: &Problem| Box::new(refuse(problem, is_page, None));
+    let internal = |_| refused(&Problem::new(Code::Internal, "the request failed"));
+    let (visit, parts) = checked.await.map_err(internal)?;
+    let too_many = || {
+        let problem = Problem::new(Code::RequestInvalid, "too many requests");
+        refused(&problem.status(StatusCode::TOO_MANY_REQUESTS).hint("try again in a minute"))
+    };
+    match visit {
+        Ok(Visit::By(visitor)) => {
+            if !shared.visitors.take(visitor.name.clone(), Instant::now()) {
+                return Err(too_many());
+            }
+            Ok((visitor, Request::from_parts(parts, body)))
+        }
+        Ok(Visit::Unknown) => {
+            if peer.is_some_and(|peer| !shared.strangers.take(peer, Instant::now())) {
+                return Err(too_many());
+            }
+            let problem = Problem::new(Code::PersonUnknown, "nobody is logged in here")
+                .status(StatusCode::UNAUTHORIZED)
+                .hint("`windlass serve link` makes a link that logs you in; programs send a token");
+            Err(refused(&problem))
+        }
+        Ok(Visit::Refused(status, reason)) => {
+            Err(refused(&Problem::new(Code::RequestInvalid, reason).status(status)))
+        }
+        Err(error) => Err(refused(&error.into())),
+    }
+}
+
+/// The fields of the query or the form, and the body of a request.
+async fn read(
+    target: Target,
+    request: Request,
+) -> Result<(BTreeMap<String, String>, Value), Problem> {
+    let (parts, body) = request.into_parts();
+    let invalid =
+        |message: &str, status| Problem::new(Code::RequestInvalid, message).status(status);
+    if parts.method == HttpMethod::GET {
+        let query = parts.uri.query().unwrap_or_default();
+        return Ok((pairs(query.as_bytes()), Value::Null));
+    }
+    let bytes = timeout(BODY_TIMEOUT, to_bytes(body, BODY_BYTES_MAX)).await;
+    let bytes = match bytes {
+        Ok(Ok(bytes)) => bytes,
+        Ok(Err(_)) => return Err(invalid("the body is too long", StatusCode::PAYLOAD_TOO_LARGE)),
+        Err(_) => return Err(invalid("the body did not arrive", StatusCode::REQUEST_TIMEOUT)),
+    };
+    let kind = only(&parts.headers, header::CONTENT_TYPE).unwrap_or_default();
+    let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    match target {
+        Target::Page(_) => Ok((pairs(&bytes), Value::Null)),
+        Target::Api(route) if route.body.is_none() => Ok((BTreeMap::new(), Value::Null)),
+        Target::Api(_) if kind != "application/json" => {
+            Err(invalid("the body is not `application/json`", StatusCode::UNSUPPORTED_MEDIA_TYPE))
+        }
+        Target::Api(_) => {
+            let value = serde_json::from_slice(&bytes);
+            let value = value.map_err(|error| {
+                invalid(&format!("the body is not JSON: {error}"), StatusCode::BAD_REQUEST)
+            })?;
+            Ok((BTreeMap::new(), value))
+        }
+    }
+}
+
+/// The fields of a query or form. A field that is repeated has all its values, one a line.
+fn pairs(bytes: &[u8]) -> BTreeMap<String, String> {
+    let mut fields = BTreeMap::<String, String>::new();
+    for (name, value) in form_urlencoded::parse(bytes) {
+        match fields.get_mut(name.as_ref()) {
+            Some(all) => {
+                all.push('\n');
+                all.push_str(&value);
+            }
+            None => drop(fields.insert(name.into_owned(), value.into_owned())),
+        }
+    }
+    fields
+}
+
+async fn events(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+    let last = only(request.headers(), LAST_EVENT_ID).map(str::to_owned);
+    let (visitor, _) = match admit(&shared, request, false).await {
+        Ok(admitted) => admitted,
+        Err(response) => return *response,
+    };
+    // What happens elsewhere is not for somebody who came for one hold.
+    if visitor.scope != crate::access::Scope::All {
+        let problem = Problem::new(Code::RequestInvalid, "your link is for one decision only");
+        return refuse(&problem.status(StatusCode::FORBIDDEN), false, None);
+    }
+    let Some(stream) = shared.dashboard.hub.listen(last.as_deref()) else {
+        let problem = Problem::new(Code::RequestInvalid, "too many listen already");
+        return refuse(&problem.status(StatusCode::TOO_MANY_REQUESTS), false, None);
+    };
+    finish(Response::new(Body::new(stream)), "text/event-stream")
+}
+
+async fn describe(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+    match admit(&shared, request, false).await {
+        Ok(_) => json(&api::description()),
+        Err(response) => *response,
+    }
+}
+
+async fn missing(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+    let is_page = !request.uri().path().starts_with("/api/");
+    match admit(&shared, request, is_page).await {
+        Ok((visitor, _)) => {
+            refuse(&Problem::not_found("there is no such page"), is_page, Some(&visitor))
+        }
+        Err(response) => *response,
+    }
+}
+
+/// Assets are the same for everybody, and are no secret.
+async fn asset(request: Request) -> Result<Response, Infallible> {
+    let path = request.uri().path();
+    let found = pages::ASSETS.iter().find(|(one, _, _)| *one == path);
+    let Some((_, kind, bytes)) = found else {
+        return Ok(refuse(&Problem::not_found("there is no such file"), false, None));
+    };
+    Ok(finish(Response::new(Body::from(Bytes::from_static(bytes))), kind))
+}
+
+fn json(value: &Value) -> Response {
+    finish(Response::new(Body::from(value.to_string())), "application/json")
+}
+
+/// A page.
+pub(crate) fn html_response(status: StatusCode, html: String) -> Response {
+    let mut response = Response::new(Body::from(html));
+    *response.status_mut() = status;
+    finish(response, "text/html; charset=utf-8")
+}
+
+/// Sends a browser to another page.
+pub(crate) fn redirect(path: &str) -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::SEE_OTHER;
+    if let Ok(path) = HeaderValue::try_from(path) {
+        response.headers_mut().insert(header::LOCATION, path);
+    }
+    finish(response, "text/plain")
+}
+
+/// A problem, as a page or as JSON.
+pub(crate) fn refuse(problem: &Problem, is_page: bool, visitor: Option<&Visitor>) -> Response {
+    let mut response = if is_page {
+        html_response(problem.status, pages::problem(problem, visitor))
+    } else {
+        let body = Body::from(problem.to_json().to_string());
+        let mut response = Response::new(body);
+        *response.status_mut() = problem.status;
+        finish(response, "application/problem+json")
+    };
+    if problem.status == StatusCode::UNAUTHORIZED {
+        let scheme = HeaderValue::from_static("Bearer");
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
+    }
+    response
+}
+
+/// Adds what every answer has.
+fn finish(mut response: Response, kind: &'static str) -> Response {
+    let headers = response.headers_mut();
+    let all = [
+        (header::CONTENT_TYPE, kind),
+        (header::CACHE_CONTROL, "no-store"),
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    ];
+    for (name, value) in all {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
