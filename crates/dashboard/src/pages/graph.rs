@@ -7,12 +7,12 @@ use maud::{Markup, html};
 use crate::model::PhaseItem;
 
 /// The size of a phase and the space around it.
-const WIDTH: usize = 168;
+const WIDTH: usize = 148;
 const HEIGHT: usize = 52;
-const GAP_X: usize = 44;
+const GAP_X: usize = 28;
 const GAP_Y: usize = 20;
 /// The longest name that fits.
-const NAME_CHARS: usize = 20;
+const NAME_CHARS: usize = 17;
 
 /// Where a phase lies: column and row.
 type Place = (usize, usize);

@@ -87,7 +87,10 @@ fn row(phase: &PhaseItem) -> Markup {
     let result = phase.failure.as_deref().or(phase.summary.as_deref()).unwrap_or_default();
     html! {
         tr {
-            td { (phase.title.as_deref().unwrap_or(&phase.id)) div.faint { code { (phase.id) } } }
+            td {
+                (phase.title.as_deref().unwrap_or(&phase.id))
+                @if phase.title.is_some() { div.faint { code { (phase.id) } } }
+            }
             td {
                 span class=(format!("badge status-{}", phase.status)) { (phase.status) }
                 @if phase.attempt > 1 { div.faint { "attempt " (phase.attempt) } }
@@ -130,7 +133,7 @@ fn bar(budget: &BudgetItem) -> Markup {
 }
 
 fn dollars(micros: u64) -> String {
-    format!("${}.{:02}", micros / 1_000_000, micros % 1_000_000 / 10_000)
+    format!("${}.{:04}", micros / 1_000_000, micros % 1_000_000 / 100)
 }
 
 fn actions(context: &Context<'_>, detail: &RunDetail) -> Markup {

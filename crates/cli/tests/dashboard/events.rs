@@ -1,0 +1,81 @@
+//! Server-sent events: soon, in order, resumed by the id of the last one.
+
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::net::TcpStream;
+
+use crate::served::{Served, own_token};
+use crate::world::{Repo, passing};
+
+/// Listens to events.
+struct Listener(BufReader<TcpStream>);
+
+impl Listener {
+    fn new(served: &Served, token: &str, last: Option<&str>) -> Self {
+        let mut stream = served.connect();
+        let last = last.map(|id| format!("last-event-id: {id}\r\n")).unwrap_or_default();
+        let request = format!(
+            "GET /api/v1/events HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {token}\r\n{last}\r\n",
+            served.address
+        );
+        stream.write_all(request.as_bytes()).unwrap();
+        let mut reader = BufReader::new(stream);
+        let mut line = String::new();
+        reader.read_line(&mut line).unwrap();
+        assert!(line.contains(" 200 "), "{line}");
+        Self(reader)
+    }
+
+    /// The next event: its id, kind and data.
+    fn next(&mut self) -> (String, String, String) {
+        let (mut id, mut kind, mut data) = (String::new(), String::new(), String::new());
+        loop {
+            let mut line = String::new();
+            assert!(self.0.read_line(&mut line).unwrap() > 0, "the stream ended");
+            let line = line.trim_end();
+            if let Some(value) = line.strip_prefix("id: ") {
+                id = value.to_owned();
+            } else if let Some(value) = line.strip_prefix("event: ") {
+                kind = value.to_owned();
+            } else if let Some(value) = line.strip_prefix("data: ") {
+                data = value.to_owned();
+            } else if line.is_empty() && !kind.is_empty() {
+                return (id, kind, data);
+            }
+        }
+    }
+}
+
+#[test]
+fn events_come_in_order_and_are_taken_up_where_they_broke_off() {
+    let repo = Repo::new();
+    let served = Served::start(&repo.place, &[]);
+    let token = own_token(&repo.place);
+    let mut listener = Listener::new(&served, &token, None);
+    let (first, kind, _) = listener.next();
+    assert_eq!(kind, "ready");
+    // The watcher must have begun to look before the run starts.
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    repo.run(&passing()).exit(0);
+    let mut kinds = Vec::new();
+    loop {
+        let (_, _, data) = listener.next();
+        let event: serde_json::Value = serde_json::from_str(&data).unwrap();
+        assert_eq!(event["entry"], kinds.len() + 1);
+        kinds.push(event["kind"].as_str().unwrap().to_owned());
+        if event["kind"] == "ended" {
+            break;
+        }
+    }
+    assert_eq!(kinds.first().map(String::as_str), Some("started"));
+    drop(listener);
+
+    let mut again = Listener::new(&served, &token, Some(&first));
+    for expected in &kinds {
+        let (_, _, data) = again.next();
+        assert!(data.contains(&format!("\"kind\":\"{expected}\"")), "{expected}: {data}");
+    }
+    drop(served);
+    let served = Served::start(&repo.place, &[]);
+    let (_, kind, _) = Listener::new(&served, &token, Some(&first)).next();
+    assert_eq!(kind, "reset", "another server does not know the events of the first");
+}

@@ -1,0 +1,20 @@
+//! The dashboard from outside: the real server, real requests, a real browser.
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test stops at the first surprise"
+)]
+
+mod api;
+mod events;
+#[path = "../e2e/harness.rs"]
+#[expect(dead_code, reason = "it is shared, and not all of it is needed here")]
+mod harness;
+mod pages;
+mod security;
+mod served;
+#[path = "../runs/world.rs"]
+#[expect(dead_code, reason = "it is shared, and not all of it is needed here")]
+mod world;

@@ -1,0 +1,166 @@
+//! Who gets in, and what is refused.
+
+use serde_json::{Value, json};
+
+use crate::served::{Served, own_token, person, project_of};
+use crate::world::{Repo, escalating, id_of};
+
+#[test]
+fn nothing_is_said_to_strangers() {
+    let repo = Repo::new();
+    let served = Served::start(&repo.place, &[]);
+    for path in ["/api/v1/runs", "/api/v1/events", "/api/v1/openapi.json", "/api/v1/nothing"] {
+        served.send("GET", path, &[], "").refused(401, "PERSON_UNKNOWN");
+    }
+    for path in ["/", "/runs", "/runs/a/b", "/nothing"] {
+        let reply = served.send("GET", path, &[], "").status(401);
+        assert!(reply.body.contains("windlass serve link"), "{reply:?}");
+        assert!(!reply.body.contains("sums"), "{reply:?}");
+    }
+    // Whoever tries again and again has to wait.
+    let statuses: Vec<u16> =
+        (0..60).map(|_| served.send("GET", "/api/v1/runs", &[], "").status).collect();
+    assert!(statuses.contains(&429), "{statuses:?}");
+    // Others are not hindered by that.
+    let token = own_token(&repo.place);
+    served.call(&token, "GET", "/api/v1/runs", &Value::Null).status(200);
+}
+
+#[test]
+fn every_answer_is_locked_down() {
+    let repo = Repo::new();
+    let served = Served::start(&repo.place, &[]);
+    let cookie = served.enter(&served.link);
+    for path in ["/", "/runs", "/assets/live.js", "/api/v1/runs", "/nothing"] {
+        let reply = served.browse(&cookie, "GET", path, "");
+        let policy = reply.header("content-security-policy");
+        assert!(
+            policy.starts_with("default-src 'none'; style-src 'self'; script-src 'self'"),
+            "{path}"
+        );
+        assert!(!policy.contains("unsafe") && !policy.contains("http"), "{policy}");
+        assert_eq!(reply.header("referrer-policy"), "no-referrer", "{path}");
+        assert_eq!(reply.header("x-content-type-options"), "nosniff", "{path}");
+        assert_eq!(reply.header("cache-control"), "no-store", "{path}");
+        for inline in [" style=\"", "<style", " onclick", "javascript:", "https://"] {
+            assert!(path.ends_with(".js") || !reply.body.contains(inline), "{path}: {inline}");
+        }
+    }
+}
+
+#[test]
+fn links_and_logins() {
+    let repo = Repo::new();
+    let served = Served::start(&repo.place, &[]);
+    // A program that looks at the link does not use it up.
+    let looked = served.send("GET", &served.link, &[], "").status(200);
+    assert!(looked.body.contains("Log in"));
+    let reply = served.send("GET", &served.link, &[("sec-fetch-mode", "navigate")], "").status(303);
+    let set = reply.header("set-cookie").to_owned();
+    for part in ["HttpOnly", "SameSite=Strict", "Path=/"] {
+        assert!(set.contains(part), "{set}");
+    }
+    let cookie = set.split(';').next().unwrap();
+    served.send("POST", &served.link, &[], "").status(403);
+    served.send("GET", "/enter/none", &[("sec-fetch-mode", "navigate")], "").status(403);
+    served.browse(cookie, "GET", "/", "").status(200);
+    let more = repo.windlass(&["serve", "link", "--by", "ada", "--json"]).exit(0).json();
+    let other = served.enter(more["path"].as_str().unwrap());
+    served.browse(cookie, "POST", "/leave", "").status(200);
+    served.browse(cookie, "GET", "/", "").status(401);
+    served.browse(&other, "GET", "/", "").status(200);
+    repo.windlass(&["serve", "people", "remove", "ada"]).exit(0);
+    served.browse(&other, "GET", "/", "").status(401);
+    repo.windlass(&["serve", "link", "--by", "ada"]).fails_with(3, "PERSON_UNKNOWN");
+}
+
+#[test]
+fn other_sites_and_other_names_are_refused() {
+    let repo = Repo::new();
+    let id = id_of(&repo.run(&escalating()).exit(4));
+    let served = Served::start(&repo.place, &[]);
+    let cookie = served.enter(&served.link);
+    let path = format!("/runs/{}/{id}/cancel", project_of(&repo.place));
+    let cookie = ("cookie", cookie.as_str());
+    for (name, value) in [
+        ("origin", "https://evil.example"),
+        ("origin", "null"),
+        ("sec-fetch-site", "cross-site"),
+        ("referer", "https://evil.example/"),
+    ] {
+        served.send("POST", &path, &[cookie, (name, value)], "reason=x").status(403);
+    }
+    served.send("GET", "/", &[("host", "evil.example"), cookie], "").status(421);
+    assert_eq!(repo.stands(&id)["outcome"], Value::Null, "the run goes on");
+}
+
+#[test]
+fn a_link_to_a_hold_is_for_that_decision_only() {
+    let repo = Repo::new();
+    let other = id_of(&repo.run_with(&escalating(), &["--worktree"]).exit(4));
+    let id = id_of(&repo.run(&escalating()).exit(4));
+    let project = project_of(&repo.place);
+    person(&repo.place, "bob", "approver");
+    repo.windlass(&["people", "add", "bob"]).exit(0);
+    let served = Served::start(&repo.place, &[]);
+    let link = repo.windlass(&["serve", "link", "--by", "bob", "--run", &id, "--json"]).exit(0);
+    let cookie = served.enter(link.json()["path"].as_str().unwrap());
+    let get = |path: &str| served.browse(&cookie, "GET", path, "").status;
+    assert_eq!(get(&format!("/holds/{project}/{id}")), 200);
+    for path in [
+        "/".to_owned(),
+        "/runs".to_owned(),
+        format!("/runs/{project}/{id}"),
+        format!("/holds/{project}/{other}"),
+    ] {
+        assert_eq!(get(&path), 403, "{path}");
+    }
+    for path in ["/api/v1/runs", "/api/v1/events", "/api/v1/holds"] {
+        assert_eq!(get(path), 403, "{path}");
+    }
+    let decide = |run: &str, shown: &str| {
+        let form = format!("reason=seen&shown={shown}");
+        served.browse(&cookie, "POST", &format!("/holds/{project}/{run}/approve"), &form)
+    };
+    let shown = |run: &str| {
+        repo.windlass(&["queue", "show", run, "--json"]).exit(0).json()["shown"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    assert_eq!(decide(&other, &shown(&other)).status, 403);
+    assert_eq!(decide(&id, &"0".repeat(64)).status, 403);
+    assert_eq!(decide(&id, &shown(&id)).status, 303);
+    assert_eq!(repo.stands(&id)["hold"]["resolution"], "APPROVED");
+    assert_eq!(get(&format!("/holds/{project}/{id}")), 200);
+    repo.is_whole();
+}
+
+#[test]
+fn bodies_and_kinds_are_limited() {
+    let repo = Repo::new();
+    let served = Served::start(&repo.place, &[]);
+    let token = own_token(&repo.place);
+    let path = format!("/api/v1/projects/{}/runs", project_of(&repo.place));
+    let long = json!({ "task": "x".repeat(300 << 10) });
+    served.call(&token, "POST", &path, &long).refused(413, "REQUEST_INVALID");
+    let bearer = format!("Bearer {token}");
+    let auth = ("authorization", bearer.as_str());
+    let form = ("content-type", "application/x-www-form-urlencoded");
+    served.send("POST", &path, &[auth, form], "task=x").refused(415, "REQUEST_INVALID");
+    let json = ("content-type", "application/json");
+    served.send("POST", &path, &[auth, json], "{").refused(400, "REQUEST_INVALID");
+    served.send("DELETE", "/api/v1/runs", &[auth], "").status(405);
+}
+
+#[test]
+fn beyond_this_machine_only_with_encryption() {
+    let repo = Repo::new();
+    let refused = repo.windlass(&["serve", "--listen", "0.0.0.0:0"]);
+    refused.fails_with(2, "REQUEST_INVALID");
+    let missing = ["serve", "--listen", "127.0.0.1:0", "--certificate", "a", "--private-key", "b"];
+    repo.windlass(&missing).fails_with(1, "FILE_UNREADABLE");
+    repo.write("a", "no certificate");
+    repo.write("b", "no key");
+    repo.windlass(&missing).fails_with(2, "REQUEST_INVALID");
+}
