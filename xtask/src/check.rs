@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 
 use crate::cargo::{self, cargo};
-use crate::{clients, dependencies, generate, memory, soak, tidy, tools};
+use crate::{browser, clients, dependencies, generate, memory, soak, tidy, tools};
 
 /// One stage of the check.
 pub struct Stage {
@@ -37,15 +37,17 @@ pub const STAGES: &[Stage] = &[
     stage("schemas", "the JSON Schemas are up to date", |root| generate(root, "schemas")),
     stage("vectors", "the test vectors are up to date", |root| generate(root, "vectors")),
     stage("plugin", "the Claude Code plugin is up to date", |root| generate(root, "plugin")),
-    stage("tests", "all tests but those of the stage `clients`", tests),
+    stage("tests", "all tests but those of the stages below", tests),
     stage("doctests", "the examples in the documentation", |root| {
         cargo(root, &["test", "--workspace", "--doc"])
     }),
+    stage("browser", "the dashboard in a real browser", browser::check),
     stage("clients", "agents run by the real clients, which are installed first", clients::check),
+    stage("sessions", "sessions of the real clients, guarded by hooks", clients::check_sessions),
 ];
 
 /// The stages that `--fast` leaves out.
-const SLOW: [&str; 1] = ["clients"];
+const SLOW: [&str; 3] = ["browser", "clients", "sessions"];
 
 /// Which stages are run.
 #[derive(Clone, Copy, Debug)]
@@ -139,7 +141,7 @@ fn tests(root: &Path) -> Result<()> {
     drop(std::fs::remove_file(&skipped));
     let mut command = test(root);
     if tools::has_nextest() {
-        command.args(["-E", &clients::others()]);
+        command.args(["-E", &format!("not ({} + {})", clients::TESTS, browser::TESTS)]);
     }
     command.env(soak::PROPERTY_SEED, seed).env("WINDLASS_SKIPPED", &skipped);
     let result = cargo::run(&mut memory::with_temporary_folder(command))

@@ -15,7 +15,8 @@ const SCRIPTS: [(&str, &str); 2] =
     [("@anthropic-ai/claude-code", "install.cjs"), ("opencode-ai", "postinstall.mjs")];
 
 /// The tests that need the clients, for cargo-nextest.
-const TESTS: &str = "binary_id(windlass::agents) + test(official_servers_work_behind_the_policy)";
+pub const TESTS: &str =
+    "binary_id(windlass::agents) + test(official_servers_work_behind_the_policy)";
 
 /// Installs the clients into the user's cache, unless they are there, and links `target/clients` to them.
 ///
@@ -75,23 +76,34 @@ fn digest(file: &Path) -> Result<String> {
     Ok(digest.to_owned())
 }
 
-/// Installs the clients and runs the tests that need them.
+/// Those of them that are about sessions, which people lead.
+const SESSIONS: &str = "binary_id(windlass::agents) & \
+    test(/^(core|guards|installed|people|plugin|session|typed)::/)";
+
+/// Installs the clients and runs the tests of agents that Windlass runs.
 ///
 /// # Errors
 /// If a test fails, or a client is missing.
 pub fn check(root: &Path) -> Result<()> {
+    run(root, &format!("({TESTS}) - ({SESSIONS})"))
+}
+
+/// Installs the clients and runs the tests of sessions.
+///
+/// # Errors
+/// If a test fails, or a client is missing.
+pub fn check_sessions(root: &Path) -> Result<()> {
+    run(root, SESSIONS)
+}
+
+fn run(root: &Path, tests: &str) -> Result<()> {
     install(root)?;
-    let mut command = if tools::has_nextest() {
-        cargo::command(root, &["nextest", "run", "--workspace", "-E", TESTS])
-    } else {
-        cargo::command(root, &["test", "--workspace", "--test", "agents"])
-    };
+    ensure!(
+        tools::has_nextest(),
+        "missing: cargo-nextest (`cargo install --locked cargo-nextest`)"
+    );
+    let mut command = cargo::command(root, &["nextest", "run", "--workspace", "-E", tests]);
     // A client that is missing now is a failure.
     command.env("CI", "1").env("WINDLASS_TEST_CLIENTS", root.join("target").join("clients"));
     cargo::run(&mut memory::with_temporary_folder(command))
-}
-
-/// What leaves these tests out of all others, for cargo-nextest.
-pub fn others() -> String {
-    format!("not ({TESTS})")
 }

@@ -1,6 +1,7 @@
 //! The project's own tools: `cargo xtask check` and the commands beside it.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a tool talks to the terminal")]
 
+mod browser;
 mod cargo;
 mod check;
 mod clients;
@@ -34,7 +35,7 @@ usage: cargo xtask COMMAND
   vectors [--check]               write the test vectors, or fail if one is stale
   plugin [--check]                write the Claude Code plugin, or fail if a file of it is stale
 
-`--fast` leaves out the stage `clients`.
+`--fast` leaves out the stages `browser`, `clients` and `sessions`.
 ";
 
 fn main() -> ExitCode {

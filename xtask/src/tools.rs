@@ -87,12 +87,40 @@ const TOOLS: [Tool; 11] = [
     },
 ];
 
+/// What the stage `browser` needs.
+const BROWSER: [Tool; 2] = [
+    Tool {
+        name: "chromium",
+        probe: &["chromium", "--version"],
+        packages: &["chromium"],
+        hint: "apt-get install chromium",
+    },
+    Tool {
+        name: "chromedriver",
+        probe: &["chromedriver", "--version"],
+        packages: &["chromium-driver"],
+        hint: "apt-get install chromium-driver",
+    },
+];
+
 /// Installs missing Debian packages if this is root on Debian, and fails if a tool is still missing.
 ///
 /// # Errors
 /// If a tool is missing.
 pub fn require(_: &Path) -> Result<()> {
-    let missing: Vec<&Tool> = TOOLS.iter().filter(|tool| !succeeds(tool.probe)).collect();
+    require_these(&TOOLS)
+}
+
+/// The same for the browser.
+///
+/// # Errors
+/// If it is missing.
+pub fn require_browser() -> Result<()> {
+    require_these(&BROWSER)
+}
+
+fn require_these(tools: &[Tool]) -> Result<()> {
+    let missing: Vec<&Tool> = tools.iter().filter(|tool| !succeeds(tool.probe)).collect();
     let packages: Vec<&str> = missing.iter().flat_map(|tool| tool.packages).copied().collect();
     if !packages.is_empty() && is_root() && succeeds(&["apt-get", "--version"]) {
         println!("installing {}", packages.join(" "));

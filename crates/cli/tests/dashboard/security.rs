@@ -39,7 +39,7 @@ fn every_answer_is_locked_down() {
             "{path}"
         );
         assert!(!policy.contains("unsafe") && !policy.contains("http"), "{policy}");
-        assert_eq!(reply.header("referrer-policy"), "no-referrer", "{path}");
+        assert_eq!(reply.header("referrer-policy"), "same-origin", "{path}");
         assert_eq!(reply.header("x-content-type-options"), "nosniff", "{path}");
         assert_eq!(reply.header("cache-control"), "no-store", "{path}");
         for inline in [" style=\"", "<style", " onclick", "javascript:", "https://"] {

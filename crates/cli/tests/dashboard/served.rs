@@ -60,7 +60,12 @@ impl Reply {
 impl Served {
     /// Serves the project of a place at a free port.
     pub fn start(place: &Place, more: &[&str]) -> Self {
-        let arguments = [&["serve", "--listen", "127.0.0.1:0", "--json"], more].concat();
+        Self::start_at(place, "127.0.0.1:0", more)
+    }
+
+    /// Serves the project of a place at an address.
+    pub fn start_at(place: &Place, address: &str, more: &[&str]) -> Self {
+        let arguments = [&["serve", "--listen", address, "--json"], more].concat();
         let mut command = place.command(&arguments);
         command.env("USER", "ada").stdout(Stdio::piped()).stderr(Stdio::inherit());
         let mut child = command.spawn().expect("a server");

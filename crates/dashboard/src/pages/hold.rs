@@ -47,7 +47,7 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
             (badge(item.state))
             span.faint { (hold.trigger) " in " (hold.phase) }
             span.faint { "since " (time(Some(hold.since))) }
-            @if hold.expires_at.is_some() { span.faint { "until " (time(hold.expires_at)) } }
+            @if hold.expires_at.is_some() { span.faint { "expires " (time(hold.expires_at)) } }
         }
         p { strong { "Task: " } (item.task) }
         @if !hold.reviewers.is_empty() { p { strong { "Asked: " } (hold.reviewers.join(", ")) } }

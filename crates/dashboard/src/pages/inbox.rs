@@ -41,7 +41,7 @@ fn card(item: &RunItem, several: bool) -> Markup {
                 @if let Some(hold) = &item.hold {
                     span.faint { (hold.trigger) " in " (hold.phase) }
                     span.faint { "since " (time(Some(hold.since))) }
-                    @if hold.expires_at.is_some() { span.faint { "until " (time(hold.expires_at)) } }
+                    @if hold.expires_at.is_some() { span.faint { "expires " (time(hold.expires_at)) } }
                     @if hold.approvals_needed > 1 {
                         span.faint { (hold.approvals) " of " (hold.approvals_needed) " approvals" }
                     }

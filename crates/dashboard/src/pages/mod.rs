@@ -116,8 +116,11 @@ fn decision(context: &Context<'_>) -> Decision {
 
 fn decide(context: &Context<'_>, way: Way) -> Result<Answer, Problem> {
     let resumes = context.field("resume").is_some() && context.visitor.role >= Role::Operator;
-    act::decide(context, way, decision(context))?;
-    if resumes {
+    let decided = act::decide(context, way, decision(context))?;
+    // A rejection may end the run, and some decisions need more people.
+    let is_over = decided.get("outcome").is_some_and(|outcome| !outcome.is_null());
+    let is_resolved = decided.pointer("/hold/resolution").is_some_and(|word| !word.is_null());
+    if resumes && is_resolved && !is_over {
         act::resume(context)?;
     }
     Ok(after_decision(context))

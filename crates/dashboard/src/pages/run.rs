@@ -45,7 +45,7 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
         section #graph data-part { (draw(&detail.phases, held)) }
         section #phases data-part {
             h2 { "Phases" }
-            div.scroll { table {
+            div.scroll { table.stacks {
                 thead { tr { th { "Phase" } th { "Status" } th { "By" } th { "Time" } th { "Result" } } }
                 tbody { @for phase in &detail.phases { (row(phase)) } }
             } }

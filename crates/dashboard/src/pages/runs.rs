@@ -41,7 +41,7 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
                 }
             } @else {
                 div.scroll {
-                    table {
+                    table.stacks {
                         thead { tr {
                             th { "State" } th { "Task" } th { "Where" } th { "Loop" } th { "Started" }
                             @if several { th { "Project" } }

@@ -1,0 +1,58 @@
+//! What the pages look like: pictures of each in both colours and two sizes, and what no picture may have.
+
+use std::path::Path;
+
+use serde_json::json;
+
+use crate::driver::{Browser, DESK, DESK_DARK, PHONE, PHONE_DARK};
+use crate::served::{Served, project_of};
+use crate::story::{log_in, repo};
+use crate::world::{escalating, id_of, passing};
+
+/// Elements that stick out of the window, and texts that are cut off. What scrolls by itself may be wider.
+const OUTSIDE: &str = "
+    const wide = document.documentElement.clientWidth;
+    const inside = (element) => element.closest('.scroll, pre, .skip') === null;
+    return [...document.querySelectorAll('body *')].filter((element) => {
+        const box = element.getBoundingClientRect();
+        return box.width > 0 && inside(element) && (box.right > wide + 1 || box.left < -1);
+    }).map((element) => element.outerHTML.slice(0, 200));";
+
+/// Controls without a name, and names that are too small to hit on a phone.
+const UNNAMED: &str = "
+    const named = (element) => element.labels?.length > 0 || element.ariaLabel || element.textContent.trim() || element.type === 'hidden';
+    return [...document.querySelectorAll('a, button, input, select, textarea, summary')]
+        .filter((element) => !named(element)).map((element) => element.outerHTML.slice(0, 200));";
+
+#[test]
+fn pages_fit_every_window_and_have_names_for_everything() {
+    let Some(browser) = Browser::open() else { return };
+    let repo = repo();
+    let passed = id_of(&repo.run(&passing()).exit(0));
+    repo.git(&["rm", "-q", "--cached", "built.txt"]);
+    repo.git(&["reset", "-q", "--hard"]);
+    let held = id_of(&repo.run(&escalating()).exit(4));
+    let served = Served::start(&repo.place, &[]);
+    let project = project_of(&repo.place);
+    log_in(&browser, &served, &served.link);
+    let pages = [
+        ("inbox", "/".to_owned()),
+        ("runs", "/runs".to_owned()),
+        ("new", "/new".to_owned()),
+        ("run-passed", format!("/runs/{project}/{passed}")),
+        ("run-held", format!("/runs/{project}/{held}")),
+        ("hold", format!("/holds/{project}/{held}")),
+        ("missing", "/nothing".to_owned()),
+    ];
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("dashboard");
+    for (name, path) in &pages {
+        for look in [DESK, DESK_DARK, PHONE, PHONE_DARK] {
+            browser.look(look);
+            browser.go(&format!("http://{}{path}", served.address));
+            browser.find("main h1");
+            browser.picture(&folder.join(format!("{name}-{}.png", look.name)));
+            assert_eq!(browser.script(OUTSIDE), json!([]), "{name} {}", look.name);
+            assert_eq!(browser.script(UNNAMED), json!([]), "{name} {}", look.name);
+        }
+    }
+}

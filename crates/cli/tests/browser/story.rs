@@ -1,0 +1,140 @@
+//! What people do, from the start of a run to its end.
+
+use windlass_testkit::eventually;
+
+use crate::driver::{Browser, PHONE};
+use crate::served::{Served, person, project_of};
+use crate::world::{Repo, escalating, id_of};
+
+/// Work by a program, a person, and a commit.
+pub const LOOP: &str = r#"---
+id: asked
+title: Asked
+type: loop
+category: test
+version: "1"
+on_restart: resume
+require: [repo]
+phases:
+  - id: build
+    doer: { command: [sh, -c, "echo work >> work.txt; sleep 1; echo '{\"summary\":\"a line more\",\"commit_message\":\"work: a line\"}'"] }
+  - id: approve
+    needs: [build]
+    doer: { person: "Is it good?" }
+  - id: save
+    needs: [approve]
+    doer: { builtin: commit }
+---
+"#;
+
+/// A repository with that loop, in which ada can decide.
+pub fn repo() -> Repo {
+    let repo = Repo::with_loop("asked", LOOP);
+    repo.windlass(&["trust", "--yes"]);
+    repo.windlass(&["people", "add", "ada"]).exit(0);
+    repo
+}
+
+/// Logs in by a link.
+pub fn log_in(browser: &Browser, served: &Served, link: &str) {
+    browser.go(&format!("http://{}{link}", served.address));
+    browser.find("main");
+}
+
+fn link(repo: &Repo, more: &[&str]) -> String {
+    let made = repo.windlass(&[&["serve", "link", "--json"][..], more].concat()).exit(0);
+    made.json()["path"].as_str().expect("a link").to_owned()
+}
+
+#[test]
+fn a_run_is_started_watched_and_approved_in_the_browser() {
+    let Some(browser) = Browser::open() else { return };
+    let repo = repo();
+    let served = Served::start(&repo.place, &["--work"]);
+    log_in(&browser, &served, &served.link);
+    browser.until("main", "Nothing waits for you.");
+    browser.click("nav a[href='/new']");
+    browser.enter("textarea[name=task]", "one line more");
+    browser.enter("input[name=loop]", "asked");
+    browser.click("main form button.primary");
+    browser.until("#runs", "one line more");
+    browser.click("#runs tbody a");
+    // The page follows the run by itself.
+    browser.until("#summary", "Is it good?");
+    browser.until("#graph", "waits for you");
+    browser.click("#summary a.primary");
+    browser.until("#diff", "+work");
+    browser.enter("#decide form[action$='/approve'] textarea[name=reason]", "it is what I wanted");
+    browser.click("#decide form[action$='/approve'] input[name=resume]");
+    browser.click("#decide form[action$='/approve'] button.good");
+    // `--work` takes the run up; the page shows its end.
+    browser.until("#summary", "passed");
+    assert_eq!(repo.read("work.txt"), "work\n");
+    assert!(repo.git(&["log", "--format=%s", "-1"]).contains("work: a line"));
+    assert_eq!(browser.complaints(), Vec::<serde_json::Value>::new());
+    repo.is_whole();
+}
+
+#[test]
+fn a_page_says_that_the_server_is_gone_and_comes_back_by_itself() {
+    let Some(browser) = Browser::open() else { return };
+    let repo = repo();
+    let served = Served::start(&repo.place, &[]);
+    let address = served.address.clone();
+    log_in(&browser, &served, &served.link);
+    browser.until("main", "Nothing waits for you.");
+    assert_eq!(browser.script("return document.getElementById('connection').hidden"), true);
+    drop(served);
+    browser.until("#connection", "does not answer");
+    let id = id_of(&repo.run(&escalating()).exit(4));
+    let again = Served::start_at(&repo.place, &address, &[]);
+    browser.until("#inbox", &id);
+    assert_eq!(browser.script("return document.getElementById('connection').hidden"), true);
+    drop(again);
+}
+
+#[test]
+fn without_scripts_everything_can_be_read_and_decided() {
+    let Some(browser) = Browser::open() else { return };
+    let repo = repo();
+    let id = id_of(&repo.run(&escalating()).exit(4));
+    let served = Served::start(&repo.place, &[]);
+    browser.without_scripts();
+    log_in(&browser, &served, &served.link);
+    browser.click("#inbox a.primary");
+    browser.enter("#decide form[action$='/reject'] textarea[name=reason]", "not like this");
+    browser.click("#decide form[action$='/reject'] button.bad");
+    browser.find("#summary");
+    eventually("the rejection is taken up", || {
+        repo.stands(&id)["outcome"] != serde_json::Value::Null
+    });
+    repo.is_whole();
+}
+
+#[test]
+fn two_people_see_what_their_roles_allow() {
+    let Some(browser) = Browser::open() else { return };
+    let repo = repo();
+    let id = id_of(&repo.run(&escalating()).exit(4));
+    let hold = format!("/holds/{}/{id}", project_of(&repo.place));
+    person(&repo.place, "vera", "viewer");
+    person(&repo.place, "alan", "approver");
+    repo.windlass(&["people", "add", "alan"]).exit(0);
+    let served = Served::start(&repo.place, &[]);
+    let page = format!("http://{}{hold}", served.address);
+    log_in(&browser, &served, &link(&repo, &["--by", "vera"]));
+    browser.go(&page);
+    browser.until("main", "you can look, but not decide");
+    assert_eq!(browser.script("return document.querySelectorAll('#decide').length"), 0);
+    browser.click(".who button");
+    browser.until("main", "Logged out");
+    browser.look(PHONE);
+    log_in(&browser, &served, &link(&repo, &["--by", "alan", "--run", &id]));
+    // The link leads to the hold, and to nothing else.
+    assert_eq!(browser.address(), page);
+    browser.enter("#decide form[action$='/approve'] textarea[name=reason]", "from the train");
+    browser.click("#decide form[action$='/approve'] button.good");
+    browser.until("main", "answered");
+    assert_eq!(repo.stands(&id)["hold"]["resolution"], "APPROVED");
+    repo.is_whole();
+}

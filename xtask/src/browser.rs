@@ -1,0 +1,26 @@
+//! The stage `browser`: the dashboard in Debian's browser.
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use crate::{cargo, memory, tools};
+
+/// The tests that need a browser, for cargo-nextest.
+pub const TESTS: &str = "binary_id(windlass::browser)";
+
+/// Installs the browser where that is possible, and runs the tests that need it.
+///
+/// # Errors
+/// If a test fails, or the browser is missing.
+pub fn check(root: &Path) -> Result<()> {
+    tools::require_browser()?;
+    let mut command = if tools::has_nextest() {
+        cargo::command(root, &["nextest", "run", "--workspace", "-E", TESTS])
+    } else {
+        cargo::command(root, &["test", "--workspace", "--test", "browser"])
+    };
+    // A browser that is missing now is a failure.
+    command.env("CI", "1");
+    cargo::run(&mut memory::with_temporary_folder(command))
+}
