@@ -93,6 +93,10 @@ pub fn check(root: &Path) -> Result<()> {
 /// # Errors
 /// If a test fails, or a client is missing.
 pub fn check_sessions(root: &Path) -> Result<()> {
+    if !tools::has_nextest() {
+        println!("without cargo-nextest the stage `clients` has run these tests, too");
+        return Ok(());
+    }
     run(root, SESSIONS)
 }
 
