@@ -23,6 +23,7 @@ pub fn files() -> Result<Vec<File>> {
         file::<SupervisorDecision>("supervisor_decision", SupervisorDecision::SCHEMA_ID)?,
         file::<ToolCall>("tool_call", ToolCall::SCHEMA_ID)?,
         file::<ToolEffect>("tool_effect", ToolEffect::SCHEMA_ID)?,
+        File::json("schemas/dashboard/v1/openapi.json", &windlass_dashboard::description())?,
     ])
 }
 
