@@ -139,8 +139,8 @@ pub struct Core {
     pub audit_every: Option<u32>,
     /// The chance of each use of a tool to make an audit due, in percent.
     pub audit_chance_percent: Option<u32>,
-    /// What the chance is drawn from, together with the session.
-    audit_seed: String,
+    /// What the chance is drawn from, together with the session or run.
+    pub audit_seed: String,
     /// After so many equal refusals in a row a person is asked.
     refusals_max: u32,
     /// How often an agent is not let stop after one prompt.

@@ -25,6 +25,7 @@ pub(crate) struct Audit<'a> {
     check: &'a Check,
     every: u32,
     chance_percent: u32,
+    seed: Option<Digest>,
     counted: Mutex<Counted>,
 }
 
@@ -52,13 +53,14 @@ impl<'a> Audit<'a> {
             return None;
         }
         assignment.phase.checks.iter().find_map(|check| match check.at {
-            CheckTiming::During { chance_percent, every } => Some(Self {
+            CheckTiming::During { chance_percent, every, seed } => Some(Self {
                 executors,
                 assignment,
                 recorder,
                 check,
                 every,
                 chance_percent,
+                seed,
                 counted: Mutex::default(),
             }),
             CheckTiming::After | CheckTiming::Before => None,
@@ -105,10 +107,11 @@ impl<'a> Audit<'a> {
         }
     }
 
-    /// Whether a call is drawn: always the same for the same run and number.
+    /// Whether a call is drawn: always the same for the same seed, run, attempt and number.
     fn is_drawn(&self, number: u64) -> bool {
-        let text =
-            format!("{}/{}/{number}", self.assignment.run.head.trace_id, self.assignment.attempt);
+        let seed = self.seed.map(|seed| format!("{seed}/")).unwrap_or_default();
+        let run = self.assignment.run.head.trace_id;
+        let text = format!("{seed}{run}/{}/{number}", self.assignment.attempt);
         let digest = Digest::of(text.as_bytes());
         let drawn =
             digest.as_bytes().iter().take(4).fold(0_u32, |all, byte| (all << 8) | u32::from(*byte));

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::plan::{Doer, Effect};
+use crate::digest::Digest;
 use crate::entry::present;
 
 /// A check before or after the work of a phase.
@@ -39,6 +40,9 @@ pub enum CheckTiming {
         chance_percent: u32,
         /// After so many calls.
         every: u32,
+        /// What the chance is drawn from besides the run.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        seed: Option<Digest>,
     },
 }
 

@@ -177,7 +177,7 @@ fn timing(node: &Node) -> Result<CheckTiming, Diagnostic> {
     let every = whole("every", 1, 10_000)?.unwrap_or(10_000);
     let chance = whole("chance_percent", 0, 100)?.unwrap_or_default();
     let small = |number: u64| u32::try_from(number).unwrap_or(u32::MAX);
-    Ok(CheckTiming::During { chance_percent: small(chance), every: small(every) })
+    Ok(CheckTiming::During { chance_percent: small(chance), every: small(every), seed: None })
 }
 
 /// An audit is made by an agent, and lets the work go on or blocks it.

@@ -80,7 +80,7 @@ fn check(check: &Check) -> Value {
     let at = match check.at {
         CheckTiming::After => json!("after"),
         CheckTiming::Before => json!("before"),
-        CheckTiming::During { chance_percent, every } => {
+        CheckTiming::During { chance_percent, every, .. } => {
             json!({ "during": { "chance_percent": chance_percent, "every": every } })
         }
     };
