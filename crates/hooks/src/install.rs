@@ -21,7 +21,7 @@ pub use diff::diff;
 pub use entries::SettingsClient;
 pub use error::{FILE_BYTES_MAX, InstallError, Position};
 pub use plan::{Content, HookFile, Root, Scope, folder_trust_file, plan, trust_file};
-pub use plugin::{PluginFile, claude_plugin};
+pub use plugin::{INSIGHTS_COMMAND, PluginFile, claude_plugin};
 pub use trust::{HookTrust, Trust};
 
 /// What becomes of a file when hooks are taken out of it.

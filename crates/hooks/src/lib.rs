@@ -29,9 +29,9 @@ pub use client::Client;
 pub use event::{EVENT_BYTES_MAX, EventKind, HookEvent, Subagent, ToolUse};
 pub use event_error::EventError;
 pub use install::{
-    Binary, Content, FILE_BYTES_MAX, HookFile, HookTrust, InstallError, InstallState, PluginFile,
-    Position, Removal, Root, Scope, SettingsClient, Trust, claude_plugin, diff, folder_trust_file,
-    install, plan, state, trust_file, uninstall,
+    Binary, Content, FILE_BYTES_MAX, HookFile, HookTrust, INSIGHTS_COMMAND, InstallError,
+    InstallState, PluginFile, Position, Removal, Root, Scope, SettingsClient, Trust, claude_plugin,
+    diff, folder_trust_file, install, plan, state, trust_file, uninstall,
 };
 pub use tools::{MappedCall, Mapping, ToolTable, with_command};
 pub use transcript::{

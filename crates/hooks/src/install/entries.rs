@@ -46,7 +46,7 @@ const fn event(name: &'static str, matcher: Option<&'static str>, on_failure: On
     Event { name, matcher, on_failure }
 }
 
-const CLAUDE: [Event; 11] = [
+const CLAUDE: [Event; 13] = [
     event("PreToolUse", Some("*"), OnFailure::Block),
     event("PermissionRequest", Some("*"), OnFailure::Block),
     event("PostToolUse", Some("*"), OnFailure::Block),
@@ -58,6 +58,9 @@ const CLAUDE: [Event; 11] = [
     event("SubagentStart", None, OnFailure::Unset),
     event("SubagentStop", None, OnFailure::Unset),
     event("Stop", None, OnFailure::Unset),
+    // Nothing is decided about these; the core loop records them.
+    event("PreCompact", None, OnFailure::Unset),
+    event("Notification", None, OnFailure::Unset),
 ];
 
 const CODEX: [Event; 9] = [

@@ -18,6 +18,9 @@ pub struct PluginFile {
 const DESCRIPTION: &str =
     "Asks Windlass before a tool runs, and records what Claude Code does in its journal.";
 
+/// The command that analyses sessions, as a file of Claude Code.
+pub const INSIGHTS_COMMAND: &str = include_str!("session-insights.md");
+
 /// The files of the plugin. Its hooks find the program on the client's `PATH`; without it, no tool runs.
 #[must_use]
 pub fn claude_plugin(version: &str) -> Vec<PluginFile> {
@@ -40,9 +43,6 @@ pub fn claude_plugin(version: &str) -> Vec<PluginFile> {
         PluginFile { path: "hooks/hooks.json", text: json(&hooks) },
         PluginFile { path: "commands/status.md", text: include_str!("status.md").to_owned() },
         PluginFile { path: "commands/queue.md", text: include_str!("queue.md").to_owned() },
-        PluginFile {
-            path: "commands/session-insights.md",
-            text: include_str!("session-insights.md").to_owned(),
-        },
+        PluginFile { path: "commands/session-insights.md", text: INSIGHTS_COMMAND.to_owned() },
     ]
 }

@@ -105,7 +105,7 @@ fn claude_code_gets_the_program_and_its_arguments() {
         "PreToolUse": tool, "PermissionRequest": tool, "PostToolUse": tool,
         "PostToolUseFailure": tool, "UserPromptSubmit": guarded, "ConfigChange": guarded,
         "SessionStart": other, "SessionEnd": other, "SubagentStart": other, "SubagentStop": other,
-        "Stop": longer,
+        "Stop": longer, "PreCompact": other, "Notification": other,
     }});
     assert_eq!(value, expected);
 }
