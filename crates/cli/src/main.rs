@@ -28,6 +28,7 @@ mod powers;
 mod progress;
 mod project;
 mod readiness;
+mod refused_events;
 mod run_policy;
 mod run_settings;
 mod sandbox;

@@ -7,6 +7,7 @@ use windlass_kernel::Code;
 
 use crate::atomic;
 use crate::failure::Failure;
+use crate::project::Project;
 use crate::state::cannot_write;
 
 /// The file with the name of the loop.
@@ -26,6 +27,23 @@ pub fn is_core(state: &Path) -> Result<bool, Failure> {
         .hint("`windlass install claude --loop core` writes it anew")),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
         Err(error) => Err(crate::input::unreadable(&path, &error)),
+    }
+}
+
+/// Whether sessions in whose name a project works go through the core loop: by its own setting, or by that of the user,
+/// which holds in every folder.
+pub fn holds_for(project: &Project) -> Result<bool, Failure> {
+    if is_core(project.state()?)? {
+        return Ok(true);
+    }
+    let Some(user) = Project::of_user().filter(|user| user.root != project.root) else {
+        return Ok(false);
+    };
+    match user.state() {
+        Ok(state) => is_core(state),
+        // Nothing was ever installed from it.
+        Err(failure) if failure.code() == Code::ProjectMissing => Ok(false),
+        Err(failure) => Err(failure),
     }
 }
 

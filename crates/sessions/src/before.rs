@@ -22,27 +22,21 @@ impl Guard<'_> {
     ) -> Result<Answer, SessionError> {
         let run = session.run;
         if let Some(reason) = self.stopped(session) {
-            self.note_in_core(
-                event,
-                session,
-                || json!({ "stopped": true, "tool": tool_use.name }),
-            )?;
+            self.note_in_core(event, session, || json!({ "stopped": true, "tool": tool_use.name }));
             return Ok(Answer::Halt { reason });
         }
         if let (Some(core), Some(judge)) = (self.core, judge_of(tool_use)) {
-            self.note_policy(session)?;
             return self.start_judge(core, event, session, tool_use, judge);
         }
         let mapped = self.map(event, tool_use);
         let calls = match &mapped.calls {
             Mapped::Calls(calls) => calls,
             Mapped::Nothing => {
-                self.note_policy(session)?;
-                self.note_in_core(event, session, || json!({ "tool": tool_use.name }))?;
+                self.note_in_core(event, session, || json!({ "tool": tool_use.name }));
                 return Ok(Answer::Proceed);
             }
             Mapped::Refused { code, reason } => {
-                self.note_policy(session)?;
+                session.flush()?;
                 let call = MappedCall {
                     server: CLIENT_SERVER.to_owned(),
                     tool: plain_name(&tool_use.name),
@@ -63,12 +57,13 @@ impl Guard<'_> {
             Some(core) => match self.gate(core, event, session, &mapped, &requests)? {
                 Gate::Open { reading } => reading,
                 Gate::Closed(reason) => {
-                    self.note_policy(session)?;
+                    session.flush()?;
                     let Some(first) = requests.first() else { return Ok(Answer::Deny { reason }) };
                     self.gateway.refuse(first.clone(), Code::PolicyDenied, reason.clone())?;
                     return Ok(Answer::Deny { reason });
                 }
                 Gate::Person(reason) => {
+                    session.flush()?;
                     let Some(first) = requests.first() else { return Ok(Answer::Deny { reason }) };
                     let report = self.ask_person(event, first.clone(), reason)?;
                     return self.asked(event, session, &mapped, tool_use, &report);
@@ -99,7 +94,10 @@ impl Guard<'_> {
         if was_denied {
             session.progress(|progress| progress.streak.ended(State::Executing))?;
         }
-        self.note_let_through(event, session, tool_use, &given)?;
+        self.note_let_through(event, session, tool_use, &given);
+        if let Some(core) = self.core {
+            self.note_skill(core, session, &mapped)?;
+        }
         let input = mapped
             .line
             .as_deref()
@@ -124,7 +122,7 @@ impl Guard<'_> {
         }
         let line = mapped.line.as_deref();
         let input = line.and_then(|line| self.in_cell(event, session.run, tool_use, line, false));
-        self.note_let_through(event, session, tool_use, std::slice::from_ref(report))?;
+        self.note_let_through(event, session, tool_use, std::slice::from_ref(report));
         Ok(match &report.asks_person {
             Some(reason) => Answer::Ask { reason: reason.clone(), input },
             None => Answer::Allow { input, skip_prompt: false },
@@ -138,19 +136,19 @@ impl Guard<'_> {
         session: &Session<'_>,
         requests: &[CallRequest],
     ) -> Result<Counted, SessionError> {
-        let (broken, was_denied) = session.record(|progress| {
-            let notes = self.policy_change(progress);
+        let (broken, was_denied) = session.record_all(|progress| {
             let was_denied = progress.streak.was_denied();
             // What other sessions did is told, and is not for this one to pay.
             let is_own = |one: &Unguarded| one.session == event.session;
             if self.on_unguarded == OnUnguarded::Block && progress.unguarded.iter().any(is_own) {
                 let reason = "the client used tools without asking, so this session may use no more: see `windlass \
                               session check`, then begin a new one";
-                return (notes, (Some((Code::PolicyDenied, reason.to_owned())), was_denied));
+                let broken = Some((Code::PolicyDenied, reason.to_owned()));
+                return (Vec::new(), (broken, was_denied));
             }
             let broken =
                 requests.first().and_then(|first| progress.streak.request(self.limits, first));
-            (notes, (broken, was_denied))
+            (Vec::new(), (broken, was_denied))
         })?;
         Ok(match (broken, requests.first()) {
             (Some((code, reason)), Some(first)) => {
@@ -167,17 +165,16 @@ impl Guard<'_> {
         session: &Session<'_>,
         tool_use: &ToolUse,
         given: &[CallReport],
-    ) -> Result<(), SessionError> {
-        let Some(id) = &tool_use.id else { return Ok(()) };
+    ) {
+        let Some(id) = &tool_use.id else { return };
         let client = event.client.as_str();
         for (number, report) in given.iter().enumerate() {
             let own = key(client, &event.session, id, number);
             if report.idempotency_key.as_ref() != Some(&own) {
                 let (call, id) = (report.trace_id, id.clone());
-                session.note(&SessionNote::LetThrough { call, id })?;
+                session.note_with_next(SessionNote::LetThrough { call, id });
             }
         }
-        Ok(())
     }
 
     pub(crate) const fn asking<'a>(&self, event: &'a HookEvent) -> Asking<'a> {

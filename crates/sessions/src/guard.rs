@@ -10,7 +10,6 @@ use windlass_runtime::{CallLimits, ClientReport, Gateway};
 use crate::core::{Core, is_notice, judge_of};
 use crate::error::SessionError;
 use crate::note::{SessionNote, Unguarded, notes};
-use crate::progress::Progress;
 use crate::sessions::{NewSession, Session, SessionName, Sessions};
 use crate::tool_use::Mapped;
 
@@ -113,17 +112,22 @@ impl Guard<'_> {
             return Ok(Answer::Proceed);
         }
         let session = self.sessions.enter(name, new)?;
+        session.judged_by(self.policy_hash);
+        let answer = self.handle_in(event, &session);
+        // An event that fails is on record, too.
+        let recorded = session.flush();
+        answer.and_then(|answer| recorded.map(|()| answer))
+    }
+
+    /// Handles an event of a session. What it notes is recorded in one commit, at the latest when it is handled.
+    fn handle_in(&self, event: &HookEvent, session: &Session<'_>) -> Result<Answer, SessionError> {
         if let Some(core) = self.core
-            && let Some(answer) = self.refuse_blocked(core, event, &session)?
+            && let Some(answer) = self.refuse_blocked(core, event, session)?
         {
             return Ok(answer);
         }
-        // Before a tool it is noted together with what is counted.
-        if !matches!(event.kind, EventKind::BeforeTool(_)) {
-            self.note_policy(&session)?;
-        }
         match &event.kind {
-            EventKind::BeforeTool(tool_use) => self.before(event, &session, tool_use),
+            EventKind::BeforeTool(tool_use) => self.before(event, session, tool_use),
             EventKind::AfterTool { tool_use, result, failure, duration_ms, .. } => {
                 let report = ClientReport {
                     client: event.client.as_str().to_owned(),
@@ -133,34 +137,36 @@ impl Guard<'_> {
                 };
                 if let (Some(core), Some(_)) = (self.core, judge_of(tool_use)) {
                     let failure = failure.as_deref();
-                    return self.judged(core, event, &session, tool_use, result, failure);
+                    return self.judged(core, event, session, tool_use, result, failure);
                 }
-                let answer = self.after(event, &session, tool_use, &report)?;
+                let answer = self.after(event, session, tool_use, &report)?;
                 if !matches!(self.map(event, tool_use).calls, Mapped::Calls(_)) {
-                    self.note_in_core(event, &session, || json!({ "tool": tool_use.name }))?;
+                    self.note_in_core(event, session, || json!({ "tool": tool_use.name }));
                 }
                 let is_judge = event.subagent.is_some();
                 match (answer, self.core) {
                     (Answer::Proceed, Some(core)) if !is_judge => {
-                        Ok(told(self.countdown(core, &session)?))
+                        Ok(told(self.countdown(core, session)?))
                     }
                     (answer, _) => Ok(answer),
                 }
             }
             EventKind::Prompted { text, source } => {
-                self.prompted(event, &session, text, source.as_deref())
+                self.prompted(event, session, text, source.as_deref())
             }
             EventKind::SessionEnded { reason } => {
-                self.reconcile(event, &session)?;
+                self.reconcile(event, session)?;
                 let reason = reason.as_deref().unwrap_or_default();
+                let waits = self.gateway.has_waiting_calls(PlanId(session.run.0))?;
+                if waits {
+                    // It can be resumed when the person has decided.
+                    note(event, session, json!({ "reason": reason, "waits": true }));
+                }
                 let missing = match self.core {
-                    Some(core) => self.ending(core, event, &session)?,
+                    Some(core) => self.ending(core, event, session, waits)?,
                     None => Vec::new(),
                 };
-                if self.gateway.has_waiting_calls(PlanId(session.run.0))? {
-                    // It can be resumed when the person has decided.
-                    note(event, &session, json!({ "reason": reason, "waits": true }))?;
-                } else if missing.is_empty() {
+                if !waits && missing.is_empty() {
                     session.end(RunOutcome::Pass, reason)?;
                 }
                 // What was not closed stays open, for the next session to see.
@@ -169,60 +175,48 @@ impl Guard<'_> {
             EventKind::SettingsChanged { source, file } => {
                 let problem = self.surroundings.hooks_problem(event, file.as_deref());
                 let details = json!({ "file": file, "problem": problem, "settings": source });
-                note(event, &session, details)?;
+                note(event, session, details);
                 Ok(problem.map_or(Answer::Proceed, |reason| Answer::Deny { reason }))
             }
             EventKind::SessionStarted { source } => {
-                note(event, &session, json!({ "source": source }))?;
+                note(event, session, json!({ "source": source }));
                 let problem = self.surroundings.hooks_problem(event, None);
-                let found = self.reconcile(event, &session)?;
+                let found = self.reconcile(event, session)?;
                 let context = match self.core {
-                    Some(core) => Some(self.started(core, event, &session)?),
+                    Some(core) => Some(self.started(core, event, session)?),
                     None => None,
                 };
                 Ok(told(problem.into_iter().chain(found).chain(context)))
             }
             EventKind::SubagentStarted => {
-                note(event, &session, json!({}))?;
+                note(event, session, json!({}));
                 Ok(Answer::Proceed)
             }
             EventKind::SubagentStopped { .. } | EventKind::Stopped { .. } => {
-                note(event, &session, json!({}))?;
+                note(event, session, json!({}));
                 // There is nobody to tell now: the next prompt does.
-                if let Some(found) = self.reconcile(event, &session)? {
+                if let Some(found) = self.reconcile(event, session)? {
                     session.progress(|progress| progress.tell.push(found))?;
                 }
                 match (self.core, &event.kind) {
                     (Some(core), EventKind::SubagentStopped { last_message }) => {
-                        self.judge_ended(core, event, &session, last_message.as_deref())?;
+                        self.judge_ended(core, event, session, last_message.as_deref())?;
                         Ok(Answer::Proceed)
                     }
-                    (Some(core), EventKind::Stopped { .. }) => self.stopping(core, event, &session),
+                    (Some(core), EventKind::Stopped { .. }) => self.stopping(core, event, session),
                     (_, _) => Ok(Answer::Proceed),
                 }
             }
             // The client's own prompt is about to appear; what it asks about was judged before.
             EventKind::PermissionRequested(tool_use) => {
-                self.note_in_core(event, &session, || json!({ "tool": tool_use.name }))?;
+                self.note_in_core(event, session, || json!({ "tool": tool_use.name }));
                 Ok(Answer::Proceed)
             }
             EventKind::Other { .. } => {
-                self.note_in_core(event, &session, || json!({}))?;
+                self.note_in_core(event, session, || json!({}));
                 Ok(Answer::Proceed)
             }
         }
-    }
-
-    /// Records that the policy is another one than at the last event.
-    pub(crate) fn note_policy(&self, session: &Session<'_>) -> Result<(), SessionError> {
-        session.record(|progress| (self.policy_change(progress), ()))
-    }
-
-    /// The note that the policy is another one than at the last event, if it is.
-    pub(crate) fn policy_change(&self, progress: &mut Progress) -> Vec<SessionNote> {
-        let to = self.policy_hash;
-        let from = progress.policy.replace(to).filter(|from| *from != to);
-        from.map(|from| SessionNote::PolicyChanged { from, to }).into_iter().collect()
     }
 
     /// Records an event that nothing else is recorded of. In the core loop none goes unrecorded.
@@ -231,10 +225,9 @@ impl Guard<'_> {
         event: &HookEvent,
         session: &Session<'_>,
         details: impl FnOnce() -> Value,
-    ) -> Result<(), SessionError> {
-        match self.core {
-            Some(_) => note(event, session, details()),
-            None => Ok(()),
+    ) {
+        if self.core.is_some() {
+            note(event, session, details());
         }
     }
 
@@ -246,7 +239,7 @@ impl Guard<'_> {
         source: Option<&str>,
     ) -> Result<Answer, SessionError> {
         if let Some(reason) = self.stopped(session) {
-            self.note_in_core(event, session, || json!({ "stopped": true }))?;
+            self.note_in_core(event, session, || json!({ "stopped": true }));
             return Ok(Answer::Halt { reason });
         }
         let number = session.progress(|progress| {
@@ -260,7 +253,7 @@ impl Guard<'_> {
         let problem = not_kept
             .as_ref()
             .map(|reason| format!("The files could not be kept for a rewind: {reason}"));
-        session.note(&SessionNote::Prompt { number, text, tree: kept.ok(), not_kept })?;
+        session.note_with_next(SessionNote::Prompt { number, text, tree: kept.ok(), not_kept });
         let hooks = self.surroundings.hooks_problem(event, None);
         let found = self.reconcile(event, session)?;
         let first = match self.core {
@@ -350,13 +343,13 @@ fn let_through(session: &Session<'_>, tool_use: &ToolUse) -> Result<usize, Sessi
     Ok(notes.iter().filter(|(_, note)| is_it(note)).count())
 }
 
-/// Records an event of the client.
-fn note(event: &HookEvent, session: &Session<'_>, details: Value) -> Result<(), SessionError> {
-    session.note(&SessionNote::Event {
+/// Records an event of the client together with what follows from it.
+pub(crate) fn note(event: &HookEvent, session: &Session<'_>, details: Value) {
+    session.note_with_next(SessionNote::Event {
         event: event.name.clone(),
         subagent: event.subagent.as_ref().map(|one| one.id.clone()),
         details,
-    })
+    });
 }
 
 /// What the client shows, if there is anything to show.

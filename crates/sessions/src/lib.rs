@@ -11,6 +11,7 @@ mod history;
 mod note;
 mod progress;
 mod reconcile;
+mod recording;
 mod sessions;
 mod tool_use;
 

@@ -10,22 +10,19 @@ use serde_json::{Value, json};
 use windlass_hooks::Client;
 use windlass_journal::{JournalError, Recorder};
 use windlass_kernel::run::plan::{Plan, RunOutcome};
-use windlass_kernel::run::{
-    Event, NoteKind, PhaseResult, Resolution, Run, RunEvent, RunName, Started,
-};
+use windlass_kernel::run::{Event, PhaseResult, Resolution, Run, RunEvent, RunName, Started};
 use windlass_kernel::{ArtifactId, Digest, PlanId, State, Timestamp, TraceId};
 use windlass_runtime::Clock;
 use windlass_store::{After, KeyAction, Store, StoreError};
 
-use crate::core::{CoreNote, CoreProgress, CoreSettings};
 use crate::error::SessionError;
-use crate::note::SessionNote;
 use crate::progress::Progress;
+use crate::recording::Waiting;
 
 /// The one phase of a session.
 const PHASE: &str = "session";
 /// How the names of files end that have the progress of sessions.
-const PROGRESS: &str = "progress.json";
+pub(crate) const PROGRESS: &str = "progress.json";
 
 /// The name of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +74,7 @@ enum Latest {
 
 /// The sessions of a project.
 pub struct Sessions {
-    store: Arc<dyn Store>,
+    pub(crate) store: Arc<dyn Store>,
     clock: Arc<dyn Clock>,
     /// The folder of the files that name the runs of sessions.
     folder: PathBuf,
@@ -96,7 +93,7 @@ impl Sessions {
     /// [`SessionError`] if its file or the store cannot be read.
     pub fn find(&self, name: SessionName<'_>) -> Result<Option<Session<'_>>, SessionError> {
         Ok(match self.latest(name)? {
-            Some(Latest::Open(run)) => Some(Session { sessions: self, run, stem: name.stem() }),
+            Some(Latest::Open(run)) => Some(self.of_run(name, run)),
             Some(Latest::Ended) | None => None,
         })
     }
@@ -148,15 +145,15 @@ impl Sessions {
         let (run, new) = (TraceId(self.clock.new_id()), new()?);
         self.write_known(&stem, &Known { run })?;
         // What was counted belongs to an earlier run of the session.
-        self.write_progress(&stem, &Progress::default())?;
+        Progress::default().write(&self.file(&stem, PROGRESS))?;
         self.begin(run, name, new)?;
-        Ok(Session { sessions: self, run, stem })
+        Ok(self.of_run(name, run))
     }
 
     /// The session of a run.
     #[must_use]
     pub fn of_run(&self, name: SessionName<'_>, run: TraceId) -> Session<'_> {
-        Session { sessions: self, run, stem: name.stem() }
+        Session { sessions: self, run, stem: name.stem(), waiting: Waiting::default() }
     }
 
     fn begin(
@@ -193,18 +190,22 @@ impl Sessions {
     }
 
     /// Adds an event; returns its time.
-    fn add(&self, recorder: &mut Recorder<Run>, event: Event) -> Result<Timestamp, JournalError> {
+    pub(crate) fn add(
+        &self,
+        recorder: &mut Recorder<Run>,
+        event: Event,
+    ) -> Result<Timestamp, JournalError> {
         let (id, ts) = (ArtifactId(self.clock.new_id()), self.clock.now());
         let trace_id = recorder.state().head.trace_id;
         recorder.add(&RunEvent::new(trace_id, id, ts, event)).map(|_| ts)
     }
 
-    fn file(&self, stem: &str, extension: &str) -> PathBuf {
+    pub(crate) fn file(&self, stem: &str, extension: &str) -> PathBuf {
         self.folder.join(format!("{stem}.{extension}"))
     }
 
     /// The lock of a session, which is never held for long. It is released when it is dropped.
-    fn lock(&self, stem: &str) -> Result<File, SessionError> {
+    pub(crate) fn lock(&self, stem: &str) -> Result<File, SessionError> {
         let path = self.file(stem, "lock");
         let locked = || {
             let open = || OpenOptions::new().create(true).append(true).open(&path);
@@ -234,30 +235,15 @@ impl Sessions {
         };
         written().map_err(|source| SessionError::File { path: path.clone(), source })
     }
-
-    /// Writes what is counted in a session. It can be lost, so that it need not reach the disk at once; replacing the
-    /// file would make some file systems wait for that.
-    fn write_progress(&self, stem: &str, progress: &Progress) -> Result<(), SessionError> {
-        let path = self.file(stem, PROGRESS);
-        let written = || {
-            let mut bytes = serde_json::to_vec(progress)?;
-            let mut file =
-                OpenOptions::new().create(true).truncate(false).write(true).open(&path)?;
-            // One write, so that nothing of what was longer before stays behind a process that dies.
-            let before = usize::try_from(file.metadata()?.len()).unwrap_or_default();
-            bytes.resize(bytes.len().max(before), b' ');
-            file.write_all(&bytes)
-        };
-        written().map_err(|source| SessionError::File { path: path.clone(), source })
-    }
 }
 
 /// The open run of a session.
 pub struct Session<'a> {
-    sessions: &'a Sessions,
+    pub(crate) sessions: &'a Sessions,
     /// The run.
     pub run: TraceId,
-    stem: String,
+    pub(crate) stem: String,
+    pub(crate) waiting: Waiting,
 }
 
 impl Session<'_> {
@@ -267,56 +253,8 @@ impl Session<'_> {
         self.sessions.store.as_ref()
     }
 
-    /// Records something about the session. Others that record at the same time are waited for.
-    ///
-    /// # Errors
-    /// [`SessionError`] if it cannot be recorded.
-    pub fn note(&self, note: &SessionNote) -> Result<(), SessionError> {
-        self.record(|_| (vec![note.clone()], ()))
-    }
-
-    /// Records notes in one commit. The session is locked.
-    fn append(&self, notes: &[SessionNote]) -> Result<Option<Appended>, SessionError> {
-        if notes.is_empty() {
-            return Ok(None);
-        }
-        let mut recorder = self.recorder()?;
-        let before = recorder.state().head.entry_digest;
-        let mut times = Vec::new();
-        for note in notes {
-            let body = serde_json::to_value(note).map_err(|error| SessionError::File {
-                path: PathBuf::new(),
-                source: error.into(),
-            })?;
-            let event = Event::Noted { what: NoteKind::Agent, body };
-            times.push(self.sessions.add(&mut recorder, event)?);
-        }
-        recorder.commit(KeyAction::None, After::Release)?;
-        Ok(Some(Appended { before, after: recorder.state().head.entry_digest, times }))
-    }
-
-    fn recorder(&self) -> Result<Recorder<Run>, SessionError> {
+    pub(crate) fn recorder(&self) -> Result<Recorder<Run>, SessionError> {
         Ok(Recorder::open(&self.sessions.store, self.run, Vec::new())?)
-    }
-
-    /// Records events of the run itself in one commit; the state of the core loop follows from them as before. The
-    /// session is locked.
-    fn append_to_run(
-        &self,
-        mut recorder: Recorder<Run>,
-        events: Vec<Event>,
-    ) -> Result<(), SessionError> {
-        let before = recorder.state().head.entry_digest;
-        for event in events {
-            self.sessions.add(&mut recorder, event)?;
-        }
-        recorder.commit(KeyAction::None, After::Release)?;
-        let mut progress = self.read_progress();
-        if let Some(core) = progress.core.as_mut().filter(|core| core.head == before) {
-            core.head = recorder.state().head.entry_digest;
-            self.sessions.write_progress(&self.stem, &progress)?;
-        }
-        Ok(())
     }
 
     /// Puts the session on hold for a conflict with what others have done. One that is on hold stays so.
@@ -361,6 +299,11 @@ impl Session<'_> {
         if recorder.state().ended.is_some() {
             return Ok(());
         }
+        // What waits to be recorded belongs to the session that ends.
+        let mut progress = self.read_progress()?;
+        for event in self.gathered(&mut progress, Vec::new())? {
+            self.sessions.add(&mut recorder, event)?;
+        }
         // A session on hold ends as it is.
         if recorder.state().hold.is_none() {
             let done = PhaseResult { answer: json!({}), ..PhaseResult::default() };
@@ -371,7 +314,7 @@ impl Session<'_> {
             Event::Ended { outcome, reason: "session_ended".to_owned(), detail: reason.to_owned() };
         self.sessions.add(&mut recorder, ended)?;
         recorder.commit(KeyAction::None, After::Release)?;
-        Ok(())
+        self.write_progress(&progress)
     }
 
     /// Waits until nobody else writes to the tracker for the session; until it is dropped, nobody will.
@@ -380,79 +323,6 @@ impl Session<'_> {
     /// [`SessionError`] if the lock cannot be made.
     pub fn lock_deliveries(&self) -> Result<File, SessionError> {
         self.sessions.lock(&format!("{}-deliveries", self.stem))
-    }
-
-    fn read_progress(&self) -> Progress {
-        let path = self.sessions.file(&self.stem, PROGRESS);
-        let bytes = std::fs::read(&path).unwrap_or_default();
-        serde_json::from_slice(&bytes).unwrap_or_default()
-    }
-
-    /// Reads the progress of the session, changes it, and writes it if it is another one then.
-    ///
-    /// # Errors
-    /// [`SessionError`] if it cannot be written. One that cannot be read begins anew: nothing depends on it that the
-    /// journal does not have.
-    pub fn progress<T>(&self, change: impl FnOnce(&mut Progress) -> T) -> Result<T, SessionError> {
-        self.record(|progress| (Vec::new(), change(progress)))
-    }
-
-    /// Changes the progress of the session, as [`Self::progress`] does, after notes that belong to the change are on
-    /// record: a process that dies in between records them again, and never not at all.
-    ///
-    /// # Errors
-    /// [`SessionError`] if they cannot be recorded, or the progress cannot be written.
-    pub fn record<T>(
-        &self,
-        change: impl FnOnce(&mut Progress) -> (Vec<SessionNote>, T),
-    ) -> Result<T, SessionError> {
-        let _lock = self.sessions.lock(&self.stem)?;
-        let before = self.read_progress();
-        let mut after = before.clone();
-        let (notes, value) = change(&mut after);
-        if let (Some(appended), Some(core)) = (self.append(&notes)?, &mut after.core)
-            && core.head == appended.before
-        {
-            core.head = appended.after;
-        }
-        if after != before {
-            self.sessions.write_progress(&self.stem, &after)?;
-        }
-        Ok(value)
-    }
-
-    /// Changes the state of the core loop: notes are recorded, then counted and kept. A state that does not follow from
-    /// the last entry of the run is folded again first.
-    ///
-    /// # Errors
-    /// [`SessionError`] if the session cannot be read or the notes cannot be recorded; what `change` fails with.
-    pub fn core<T>(
-        &self,
-        settings: &CoreSettings,
-        change: impl FnOnce(&mut CoreProgress) -> Result<(Vec<CoreNote>, T), SessionError>,
-    ) -> Result<T, SessionError> {
-        let _lock = self.sessions.lock(&self.stem)?;
-        let before = self.read_progress();
-        let store = self.sessions.store.as_ref();
-        let head = store.load_state(self.run).map_err(JournalError::from)?.head.entry_digest;
-        let mut now = match before.core.clone() {
-            Some(core) if core.head == head => core,
-            Some(core) if core.still_follows(store, self.run)? => CoreProgress { head, ..core },
-            Some(_) | None => CoreProgress::fold(store, self.run, head, settings)?,
-        };
-        let (notes, value) = change(&mut now)?;
-        let recorded: Vec<SessionNote> = notes.iter().cloned().map(SessionNote::Core).collect();
-        if let Some(appended) = self.append(&recorded)? {
-            now.head = appended.after;
-            for (at, note) in appended.times.iter().zip(&notes) {
-                now.apply(*at, note, settings);
-            }
-        }
-        let after = Progress { core: Some(now), ..before.clone() };
-        if after != before {
-            self.sessions.write_progress(&self.stem, &after)?;
-        }
-        Ok(value)
     }
 }
 
@@ -466,14 +336,4 @@ pub enum SessionHold {
         /// What the person is asked.
         question: String,
     },
-}
-
-/// What appending notes has done.
-struct Appended {
-    /// The digest of the last entry before them.
-    before: Digest,
-    /// The digest of the last one.
-    after: Digest,
-    /// Their times.
-    times: Vec<Timestamp>,
 }

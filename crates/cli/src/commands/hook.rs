@@ -27,6 +27,7 @@ use crate::failure::Failure;
 use crate::part::Part;
 use crate::people::user_name;
 use crate::project::Project;
+use crate::refused_events;
 use crate::session_loop;
 use crate::session_surroundings::{ProjectSurroundings, text_of};
 
@@ -96,8 +97,20 @@ fn answer(named: Option<&Path>, client: Option<Client>) -> Result<HookOutput, Fa
         .take(limit)
         .read_to_end(&mut bytes)
         .map_err(|error| Failure::of(Code::FileUnreadable, &error))?;
-    let event = HookEvent::parse(&bytes, client).map_err(|error| {
-        STOPS.store(names_a_stop(&bytes), Ordering::SeqCst);
+    let answered = answer_to(&bytes, named, client);
+    if let Err(failure) = &answered {
+        refused_events::note(client, &bytes, &failure.summary());
+    }
+    answered
+}
+
+fn answer_to(
+    bytes: &[u8],
+    named: Option<&Path>,
+    client: Option<Client>,
+) -> Result<HookOutput, Failure> {
+    let event = HookEvent::parse(bytes, client).map_err(|error| {
+        STOPS.store(names_a_stop(bytes), Ordering::SeqCst);
         Failure::of(Code::RequestInvalid, &error)
     })?;
     STOPS.store(
@@ -116,7 +129,7 @@ fn names_a_stop(bytes: &[u8]) -> bool {
 
 fn judge(named: Option<&Path>, event: &HookEvent) -> Result<HookOutput, Failure> {
     let project = Project::of_session(named, Path::new(&event.cwd))?;
-    let is_core = event.client == Client::Claude && session_loop::is_core(project.state()?)?;
+    let is_core = event.client == Client::Claude && session_loop::holds_for(&project)?;
     let part = if is_core { Part::Whole } else { Part::Policy };
     let files = project.files_of(part)?;
     let mut config = Project::config(&files)?;

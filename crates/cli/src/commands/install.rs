@@ -8,7 +8,7 @@ mod trusting;
 use std::path::{Path, PathBuf};
 
 use windlass_hooks::{
-    Client, Content, InstallError, Removal, Scope, Trust, folder_trust_file,
+    Client, Content, INSIGHTS_COMMAND, InstallError, Removal, Scope, Trust, folder_trust_file,
     install as installed_bytes, uninstall as removal_of,
 };
 use windlass_kernel::Code;
@@ -24,7 +24,6 @@ use crate::core_session::agents;
 use crate::failure::{CommandResult, Failure};
 use crate::installed::{self, Installation, InstalledFile};
 use crate::output::Output;
-use crate::project::Project;
 use crate::session_loop;
 
 /// What becomes of a file of a client.
@@ -85,7 +84,7 @@ pub fn install(named: Option<&Path>, options: &Install, output: &Output) -> Comm
     }
     let is_core = options.session_loop.is_some();
     if is_core {
-        changes.extend(core_agents(named, &place, &mut record, old.as_ref())?);
+        changes.extend(core_agents(&place, &mut record, old.as_ref())?);
     } else {
         changes.extend(without_agents(&place, &record, old.as_ref())?);
     }
@@ -161,25 +160,31 @@ fn add(
     Ok(change)
 }
 
-/// The agents of the core loop, as subagents of the client.
+/// The agents of the core loop, as subagents of the client, and its command.
 fn core_agents(
-    named: Option<&Path>,
     place: &Place,
     record: &mut Installation,
     old: Option<&Installation>,
 ) -> Result<Vec<Change>, Failure> {
-    if (place.client, place.scope) != (Client::Claude, Scope::Project) {
-        let message = "the core loop is for sessions of Claude Code in a project";
+    if place.client != Client::Claude {
+        let message = "the core loop is for sessions of Claude Code";
         return Err(Failure::new(Code::RequestInvalid, message)
-            .hint("use `windlass install claude --loop core` in a project"));
+            .hint("use `windlass install claude --loop core`"));
     }
-    let files = Project::find(named)?.files()?;
-    let mut changes = Vec::new();
+    let files = place.files()?;
+    let (settings, _) = place.hook_file()?;
+    let mut texts = vec![(
+        settings.with_file_name("commands").join("session-insights.md"),
+        INSIGHTS_COMMAND.to_owned(),
+    )];
     for judge in Judge::ALL {
         let agent = agents::source(&files, judge)
             .map_err(|reason| Failure::new(Code::LoopInvalid, reason))?;
-        let text = agents::client_file(&agent);
-        let path = place.root.join(agents::client_path(judge));
+        let path = settings.with_file_name("agents").join(agents::file_name(judge));
+        texts.push((path, agents::client_file(&agent)));
+    }
+    let mut changes = Vec::new();
+    for (path, text) in texts {
         let file = place.read(&path)?;
         let known = old.and_then(|old| old.whole(&path));
         // One that was installed before and not changed since is replaced.

@@ -7,15 +7,15 @@ use serde_json::json;
 use windlass_hooks::{EventKind, HookEvent};
 use windlass_journal::{JournalError, RunFilter, Runs};
 use windlass_kernel::Code;
-use windlass_kernel::TraceId;
 use windlass_kernel::run::RunName;
 use windlass_kernel::run::plan::RunOutcome;
+use windlass_kernel::{State, TraceId};
 use windlass_sessions::core::{
     Core, CoreNote, CoreProgress, CoreSettings, CoreSurroundings as _, NextStep, SessionFacts,
-    StepStatus,
+    StepStatus, WAITING_CALL,
 };
 use windlass_sessions::{SessionError, SessionHold, SessionNote, notes};
-use windlass_store::Store;
+use windlass_store::{Store, TraceFilter};
 use windlass_views::RunSummary;
 
 use crate::args::{ClearBlock, Decider};
@@ -32,6 +32,8 @@ use crate::session_surroundings::text_of as text_of_path;
 
 /// The most sessions that are looked through.
 const SESSIONS_MAX: usize = 200;
+/// The most waiting calls that are.
+const CALLS_MAX: usize = 10_000;
 
 fn refused(error: &SessionError) -> Failure {
     Failure::of(error.code(), error)
@@ -73,6 +75,18 @@ fn was_left(runs: &Runs, run: TraceId) -> Result<bool, JournalError> {
     Ok(last == Some(true))
 }
 
+/// Whether a call of a session waits for a person, or was approved and not made.
+fn has_waiting_call(runs: &Runs, run: TraceId) -> Result<bool, JournalError> {
+    for state in [State::Pending, State::Authorized] {
+        let filter =
+            TraceFilter { open_only: true, state: Some(state), before: None, limit: CALLS_MAX };
+        if runs.store().list_traces(&filter)?.iter().any(|trace| trace.plan_id.0 == run.0) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// The sessions that a client ended while something was missing that still is, newest first.
 pub fn unclosed(
     runs: &Runs,
@@ -81,7 +95,8 @@ pub fn unclosed(
 ) -> Result<Vec<(String, Vec<String>)>, JournalError> {
     let mut found = Vec::new();
     for (run, progress) in open_loops(runs, config)? {
-        let missing = progress.open_ends();
+        let mut missing = progress.open_ends();
+        missing.extend(has_waiting_call(runs, run)?.then(|| WAITING_CALL.to_owned()));
         if Some(run) != but && !missing.is_empty() && was_left(runs, run)? {
             found.push((RunName::of(run).to_string(), missing));
         }
@@ -91,7 +106,7 @@ pub fn unclosed(
 
 /// What keeps a session from being closed as a success; nothing if the project's sessions go through no loop.
 pub fn open_ends(project: &Project, runs: &Runs, found: &Found) -> Result<Vec<String>, Failure> {
-    if !session_loop::is_core(project.state()?)? {
+    if !session_loop::holds_for(project)? {
         return Ok(Vec::new());
     }
     let (run, head) = (found.trace_id(), found.run.head.entry_digest);
@@ -163,6 +178,7 @@ pub fn text_of(note: &CoreNote) -> String {
         CoreNote::StopRefused { missing } => format!("not let stop: {missing}"),
         CoreNote::Delivered { key, item } => format!("{key} is {item} in the tracker"),
         CoreNote::InsightsWritten { path } => format!("insights in {path}"),
+        CoreNote::TranscriptWritten { path } => format!("transcript in {path}"),
         CoreNote::Closing(step) => {
             format!(
                 "close {} {}: {}",

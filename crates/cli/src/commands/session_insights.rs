@@ -10,6 +10,7 @@ use windlass_kernel::run::RunName;
 use crate::args::{RunTask, SessionInsights};
 use crate::commands::run;
 use crate::commands::session::{Found, find};
+use crate::core_session::places::SESSION_VARIABLE;
 use crate::core_session::{context, places};
 use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, sanitize};
@@ -51,6 +52,14 @@ pub fn said(project: &Project, named: Option<&str>, output: &Output) -> CommandR
     Ok(0)
 }
 
+/// The session in whose shell this runs, or else the newest one.
+fn current(runs: &Runs) -> Result<Found, Failure> {
+    match std::env::var(SESSION_VARIABLE) {
+        Ok(name) if !name.is_empty() => find(runs, Some(&name)),
+        Ok(_) | Err(_) => newest(runs),
+    }
+}
+
 /// The newest session, whether it has ended or not.
 fn newest(runs: &Runs) -> Result<Found, Failure> {
     let filter = RunFilter { open_only: false, state: None, limit: SESSIONS_MAX };
@@ -70,7 +79,7 @@ pub fn insights(project: &Project, options: &SessionInsights, output: &Output) -
         let runs = project.runs()?;
         match (&options.session, options.batch) {
             (Some(name), _) => vec![find(&runs, Some(name))?.name()],
-            (None, false) => vec![newest(&runs)?.name()],
+            (None, false) => vec![current(&runs)?.name()],
             (None, true) => not_analysed(&runs)?,
         }
     };

@@ -111,7 +111,7 @@ fn tell_open_glass(runs: &Runs, output: &Output) -> Result<(), Failure> {
 
 /// Says which sessions of the core loop are blocked, and which were not closed.
 fn tell_core(project: &Project, runs: &Runs, output: &Output) -> Result<(), Failure> {
-    if !session_loop::is_core(project.state()?)? {
+    if !session_loop::holds_for(project)? {
         return Ok(());
     }
     let config = project.settings()?;

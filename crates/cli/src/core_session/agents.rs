@@ -1,10 +1,12 @@
 //! The judges as a client's subagents.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use windlass_kernel::Digest;
 use windlass_loops::AgentFile;
 use windlass_sessions::core::Judge;
+
+use crate::user_folders;
 
 /// The tools of Claude Code that tools of ours are.
 const TOOLS: [(&str, &str); 7] = [
@@ -37,9 +39,25 @@ pub fn source(
     AgentFile::parse(&name, bytes).map_err(|error| error.to_string())
 }
 
-/// Where Claude Code looks for a judge, from the root of the project.
-pub fn client_path(judge: Judge) -> String {
-    format!(".claude/agents/{}.md", judge.as_str())
+/// The name of a judge's file.
+pub fn file_name(judge: Judge) -> String {
+    format!("{}.md", judge.as_str())
+}
+
+/// The folders in which Claude Code looks for agents: that of the project, and that of the user.
+fn folders(root: &Path) -> Vec<PathBuf> {
+    let own = std::env::var_os("CLAUDE_CONFIG_DIR").map(PathBuf::from);
+    let user = own.or_else(|| Some(user_folders::home()?.join(".claude")));
+    let all = [Some(root.join(".claude")), user].into_iter().flatten();
+    all.map(|folder| folder.join("agents")).collect()
+}
+
+/// The file that Claude Code takes for a judge: the project's, or the user's; both may be there if they say the same.
+pub fn client_path(root: &Path, judge: Judge) -> PathBuf {
+    let paths: Vec<PathBuf> =
+        folders(root).iter().map(|folder| folder.join(file_name(judge))).collect();
+    let found = paths.iter().find(|path| path.symlink_metadata().is_ok());
+    found.or(paths.first()).cloned().unwrap_or_default()
 }
 
 /// The file of a judge as Claude Code reads it.
@@ -69,12 +87,14 @@ const FILES_MAX: usize = 1000;
 /// The most of a file that is looked at.
 const HEAD_BYTES_MAX: u64 = 64 << 10;
 
-/// Fails if the client may take another file for a judge's: one of the same name, or behind a link.
-pub fn require_only(root: &Path, judge: Judge) -> Result<(), String> {
-    let own = root.join(client_path(judge));
-    let home = crate::user_folders::home().map(|home| home.join(".claude/agents"));
-    let mut folders = vec![root.join(".claude/agents")];
-    folders.extend(home);
+/// Fails if the client may take another file for a judge's than `text`: one of the same name, or behind a link.
+pub fn require_only(root: &Path, judge: Judge, text: &str) -> Result<(), String> {
+    let own = client_path(root, judge);
+    let mut folders = folders(root);
+    let is_same = |path: &Path| {
+        path.file_name().is_some_and(|name| name == file_name(judge).as_str())
+            && std::fs::read(path).is_ok_and(|bytes| bytes == text.as_bytes())
+    };
     for link in [root.join(".claude"), root.join(".claude/agents"), own.clone()] {
         if link.symlink_metadata().is_ok_and(|found| found.is_symlink()) {
             return Err(format!(
@@ -94,7 +114,7 @@ pub fn require_only(root: &Path, judge: Judge) -> Result<(), String> {
             let path = entry.path();
             if path.is_dir() {
                 folders.push(path);
-            } else if path != own && is_named(&path, judge) {
+            } else if path != own && is_named(&path, judge) && !is_same(&path) {
                 return Err(format!(
                     "`{}` is another agent called {}; ask the user to remove it",
                     path.display(),

@@ -10,7 +10,7 @@ use windlass_formats::core::{
     SessionFlags, SessionState, SubagentState, insights_path, session_state_path,
 };
 use windlass_kernel::{Timestamp, TraceId};
-use windlass_sessions::core::{CoreProgress, Judge, PlanState};
+use windlass_sessions::core::{CoreProgress, CoreState, Judge, PlanState};
 
 use crate::user_folders;
 
@@ -41,6 +41,11 @@ impl SessionFiles<'_> {
     /// The file of its state.
     pub fn state_path(&self) -> Option<PathBuf> {
         Some(session_state_path(&user_folders::home()?, self.folder, self.date(), self.session))
+    }
+
+    /// The file of what was said in it, beside its state; the same is beside it as JSON.
+    pub fn transcript_path(&self) -> Option<PathBuf> {
+        Some(self.state_path()?.with_file_name("transcript.md"))
     }
 
     /// The file of its insights.
@@ -127,7 +132,7 @@ impl SessionFiles<'_> {
         let (done, all) = state.steps_done();
         let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         document.main_agent = MainAgentState {
-            current_task: state.items.get(&format!("work/{}", state.prompt)).cloned(),
+            current_task: current_task(state),
             todos_completed: count(done),
             todos_total: count(all),
         };
@@ -145,6 +150,19 @@ impl SessionFiles<'_> {
             );
         }
         document
+    }
+}
+
+/// The item of the tracker that is worked on: that of the prompt's plan, or of an earlier one whose work is not closed.
+fn current_task(state: &CoreState) -> Option<String> {
+    let of_prompt = |prompt: u32| state.items.get(&format!("work/{prompt}")).cloned();
+    match (&state.plan, &state.earlier) {
+        (PlanState::Made(_), _) => of_prompt(state.prompt),
+        (PlanState::None | PlanState::Due { .. } | PlanState::Skipped { .. }, Some(_)) => {
+            let prompts = state.items.keys().filter_map(|key| key.strip_prefix("work/"));
+            of_prompt(prompts.filter_map(|prompt| prompt.parse().ok()).max()?)
+        }
+        (PlanState::None | PlanState::Due { .. } | PlanState::Skipped { .. }, None) => None,
     }
 }
 
@@ -175,4 +193,39 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<(), String> {
         std::fs::rename(&temporary, path)
     };
     written().map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readers_see_a_file_whole_and_one_that_cannot_be_written_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("deep/session-state.json");
+        let texts: [Vec<u8>; 2] = [b"a".repeat(1 << 20), b"b".repeat(3 << 20)];
+        write(&path, &texts[0]).unwrap();
+        let writer = {
+            let (path, texts) = (path.clone(), texts.clone());
+            std::thread::spawn(move || {
+                for round in 0..60 {
+                    write(&path, &texts[round % 2]).unwrap();
+                }
+            })
+        };
+        while !writer.is_finished() {
+            let read = std::fs::read(&path).unwrap();
+            assert!(texts.contains(&read), "{} bytes", read.len());
+        }
+        writer.join().unwrap();
+        // What a process leaves that was killed in the middle is no file of the session, and in nobody's way.
+        std::fs::write(path.with_extension("new-1"), b"half").unwrap();
+        write(&path, &texts[0]).unwrap();
+        assert_eq!(std::fs::read(&path).unwrap(), texts[0]);
+        // A write that fails in the middle leaves what was there.
+        let own = path.with_extension(format!("new-{}", std::process::id()));
+        std::fs::create_dir(&own).unwrap();
+        write(&path, &texts[1]).unwrap_err();
+        assert_eq!(std::fs::read(&path).unwrap(), texts[0]);
+    }
 }

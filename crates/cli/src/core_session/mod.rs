@@ -40,6 +40,9 @@ const DIFF_BYTES_MAX: usize = 60_000;
 /// The most of a transcript that a judge is given.
 const TRANSCRIPT_BYTES_MAX: usize = 60_000;
 
+/// The most of one turn that a written transcript has.
+const TURN_CHARS_MAX: usize = 4000;
+
 /// The file in the state folder with the earlier reflections.
 const REFLECTIONS: &str = "core-reflections.md";
 
@@ -167,8 +170,8 @@ impl CoreSurroundings for ProjectCore<'_> {
 
     fn judge_file(&self, judge: Judge) -> Result<JudgeFile, String> {
         let ours = agents::client_file(&agents::source(self.files, judge)?);
-        agents::require_only(Path::new(self.root), judge)?;
-        let path = Path::new(self.root).join(agents::client_path(judge));
+        agents::require_only(Path::new(self.root), judge, &ours)?;
+        let path = agents::client_path(Path::new(self.root), judge);
         let theirs = std::fs::read(&path).map_err(|error| {
             format!(
                 "the agent `{}` cannot be used: `{}` cannot be read: {error}; ask the user to run `windlass install claude \
@@ -356,6 +359,28 @@ impl CoreSurroundings for ProjectCore<'_> {
         path.into_os_string().into_string().map_err(|_| "their path is not UTF-8".to_owned())
     }
 
+    fn write_transcript(&self, facts: SessionFacts<'_>) -> Result<Option<String>, String> {
+        let mut turns = context::turns(facts.event.transcript.as_deref());
+        if turns.is_empty() {
+            turns = context::turns_of(&facts.event.session);
+        }
+        if turns.is_empty() {
+            return Ok(None);
+        }
+        let files = self.session_files(&facts, None);
+        let path = files.transcript_path().ok_or("HOME names no folder")?;
+        let title = format!("Session {}", RunName::of(facts.run));
+        let page = windlass_hooks::conversation_markdown(&title, &turns, TURN_CHARS_MAX);
+        let json = serde_json::to_string(&turns).map_err(|error| error.to_string())?;
+        let redacted = |text: &str| self.supervisor.redactor().redacted(text);
+        documents::write(&path.with_extension("json"), redacted(&json).as_bytes())?;
+        documents::write(&path, redacted(&page).as_bytes())?;
+        path.into_os_string()
+            .into_string()
+            .map(Some)
+            .map_err(|_| "its path is not UTF-8".to_owned())
+    }
+
     fn close(&self, facts: SessionFacts<'_>, state: &CoreState) -> CloseReport {
         let Some(binary) = self.cell else {
             let detail =
@@ -398,9 +423,11 @@ impl CoreSurroundings for ProjectCore<'_> {
 fn start_parts(core: &ProjectCore<'_>, facts: &SessionFacts<'_>) -> Parts {
     let mut parts = Parts::new();
     let here = Path::new(&facts.event.cwd);
-    for name in ["AGENTS.md", "CORE.md"] {
-        parts.add(name, &context::file_in(here, name).unwrap_or_default());
-    }
+    let agents = context::file_in(here, "AGENTS.md");
+    // A session in a sub folder is one of the project all the same.
+    let agents = agents.or_else(|| context::file_in(core.project.workspace(), "AGENTS.md"));
+    parts.add("AGENTS.md", &agents.unwrap_or_default());
+    parts.add("CORE.md", &context::file_in(here, "CORE.md").unwrap_or_default());
     parts.add("AXIOMS.md", &core.axioms());
     parts
 }

@@ -9,6 +9,9 @@ pub const HOME_VARIABLE: &str = "AOPS";
 /// The variable that names the folder of knowledge and of what lasts.
 pub const DATA_VARIABLE: &str = "ACA_DATA";
 
+/// The variable that names the run of a session for its shells.
+pub const SESSION_VARIABLE: &str = "WINDLASS_SESSION";
+
 /// The home of the core loop: its axioms and templates.
 pub fn home(folder: &Path, setting: Option<&Path>) -> PathBuf {
     setting.map_or_else(|| folder.join("core"), |path| folder.join(path))

@@ -8,7 +8,7 @@ use windlass_journal::Runs;
 use windlass_kernel::run::RunName;
 use windlass_sessions::core::{CoreProgress, CoreState, PlanState, SessionFacts};
 
-use super::places::{DATA_VARIABLE, HOME_VARIABLE, data, quoted};
+use super::places::{DATA_VARIABLE, HOME_VARIABLE, SESSION_VARIABLE, data, quoted};
 use super::{ProjectCore, context, start_parts};
 use crate::{memory, work};
 
@@ -30,7 +30,7 @@ pub fn set_variables(core: &ProjectCore<'_>, facts: &SessionFacts<'_>) -> Result
     if let Some(data) = data() {
         set(DATA_VARIABLE, &data.to_string_lossy());
     }
-    set("WINDLASS_SESSION", &RunName::of(facts.run).to_string());
+    set(SESSION_VARIABLE, &RunName::of(facts.run).to_string());
     let own = quoted(&home);
     lines.push_str(&format!("export PYTHONPATH={own}\"${{PYTHONPATH:+:$PYTHONPATH}}\"\n"));
     let failed = |error: std::io::Error| {

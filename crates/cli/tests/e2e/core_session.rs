@@ -2,10 +2,12 @@
 
 mod attacks;
 mod closes;
+mod commits;
 mod conflicts;
 mod deliveries;
 mod details;
 mod flow;
+mod folders;
 mod gates;
 mod recorded;
 mod records;

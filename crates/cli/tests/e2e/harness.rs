@@ -146,13 +146,18 @@ impl Place {
     /// A place with a project that knows the counting server, and may use all of it.
     pub fn with_server() -> Self {
         let place = Self::with_project();
+        place.add_server();
+        place
+    }
+
+    /// Lets the project know the counting server and use all of it.
+    pub fn add_server(&self) {
         let server = windlass_testkit::example_binary("counting_server");
         let tools = include_str!("server.toml")
             .replace("{SERVER}", &server.display().to_string())
-            .replace("{LOG}", &place.log().display().to_string());
-        place.append(".windlass/tools.toml", &tools);
-        place.write(".windlass/policy/count.toml", include_str!("server_policy.toml"));
-        place
+            .replace("{LOG}", &self.log().display().to_string());
+        self.append(".windlass/tools.toml", &tools);
+        self.write(".windlass/policy/count.toml", include_str!("server_policy.toml"));
     }
 
     /// The temporary folder itself.

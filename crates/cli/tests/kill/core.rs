@@ -1,6 +1,7 @@
 //! A session of the core loop whose hook is killed at each append of each event: no gate opens that should not, nothing is
 //! pushed or written down twice, and the session goes on to its end.
 
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::{Value, json};
@@ -63,7 +64,24 @@ impl Session {
         }
         self.killed = true;
         assert!(outcome.stdout.is_empty(), "{outcome}");
+        self.states_are_whole();
         finish(self.place.command(&["hook", "--client", "claude"]), event.to_string().as_bytes())
+    }
+
+    /// Whatever was killed, the files that others read of sessions are whole.
+    fn states_are_whole(&self) {
+        let projects = self.place.home().join(".claude/projects");
+        let folders = |folder: &Path| -> Vec<PathBuf> {
+            let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+            entries.map(|entry| entry.path()).collect()
+        };
+        let sessions = folders(&projects).into_iter().flat_map(|project| folders(&project));
+        for file in sessions.map(|session| session.join("session-state.json")) {
+            if let Ok(bytes) = std::fs::read(&file) {
+                let state: Value = serde_json::from_slice(&bytes).unwrap();
+                assert_eq!(state["session_id"], "c0ffee00-9", "{state}");
+            }
+        }
     }
 
     fn judge(&mut self, id: &str, judge: &str, answer: &Value) {

@@ -122,6 +122,7 @@ pub(super) fn told_of(note: &CoreNote) -> String {
         | CoreNote::WorkChanged { .. }
         | CoreNote::Delivered { .. }
         | CoreNote::InsightsWritten { .. }
+        | CoreNote::TranscriptWritten { .. }
         | CoreNote::Closing(_)
         | CoreNote::Closed { .. }
         | CoreNote::Unclosed { .. } => String::new(),

@@ -65,11 +65,37 @@ impl CoreProgress {
         let mut folded = Self { head, state: CoreState::default(), counters: Counters::default() };
         let mut changed_at = None;
         for (at, note) in &history.notes {
-            if let SessionNote::Core(note) = note {
-                folded.state.apply(*at, note, settings.revisions_max);
-                if let CoreNote::WorkChanged { .. } = note {
-                    changed_at = Some(*at);
+            let SessionNote::Core(note) = note else { continue };
+            folded.state.apply(*at, note, settings.revisions_max);
+            match note {
+                CoreNote::WorkChanged { .. } => changed_at = Some(*at),
+                CoreNote::JudgeStarted { judge: Judge::Custodiet, .. } => {
+                    folded.counters.audit_due = false;
                 }
+                // An audit that says nothing is none.
+                CoreNote::AnswerRefused { judge: Judge::Custodiet, .. } => {
+                    folded.counters.audit_due = true;
+                }
+                CoreNote::PromptTaken { .. }
+                | CoreNote::JudgeStarted { .. }
+                | CoreNote::JudgeLaunched { .. }
+                | CoreNote::AnswerRefused { .. }
+                | CoreNote::Planned { .. }
+                | CoreNote::Criticised { .. }
+                | CoreNote::Audited { .. }
+                | CoreNote::Verified { .. }
+                | CoreNote::Reflected { .. }
+                | CoreNote::Step { .. }
+                | CoreNote::SkillUsed { .. }
+                | CoreNote::Began { .. }
+                | CoreNote::BlockCleared { .. }
+                | CoreNote::StopRefused { .. }
+                | CoreNote::Delivered { .. }
+                | CoreNote::InsightsWritten { .. }
+                | CoreNote::TranscriptWritten { .. }
+                | CoreNote::Closing(_)
+                | CoreNote::Closed { .. }
+                | CoreNote::Unclosed { .. } => {}
             }
         }
         // A line of shell that only read is counted as a write here: it cannot be told any more.
@@ -151,6 +177,7 @@ impl CoreProgress {
             | CoreNote::StopRefused { .. }
             | CoreNote::Delivered { .. }
             | CoreNote::InsightsWritten { .. }
+            | CoreNote::TranscriptWritten { .. }
             | CoreNote::Closing(_)
             | CoreNote::Unclosed { .. } => {}
         }

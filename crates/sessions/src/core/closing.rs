@@ -21,6 +21,7 @@ impl Session<'_> {
         }
         // Two processes would write the same things.
         let _lock = self.lock_deliveries()?;
+        self.flush()?;
         let notes = core.surroundings.deliver(facts, &waiting()?);
         self.core(core.settings, |_| Ok((notes, ())))
     }

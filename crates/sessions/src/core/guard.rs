@@ -15,8 +15,7 @@ use super::prompt::is_skipped;
 use super::settings::CoreSettings;
 use super::surroundings::{CoreSurroundings, SessionFacts};
 use crate::error::SessionError;
-use crate::guard::Guard;
-use crate::note::SessionNote;
+use crate::guard::{Guard, note};
 use crate::sessions::{Session, SessionHold};
 use crate::tool_use::{Mapped, MappedUse};
 
@@ -26,6 +25,9 @@ const PROMPT_CHARS_MAX: usize = 32_000;
 const DIRTY_MAX: usize = 2000;
 /// So many uses before an audit the agent is told of it.
 const COUNTDOWN: u32 = 2;
+
+/// What keeps a session open that has a call which a person must decide on.
+pub const WAITING_CALL: &str = "a call waits for a person's decision";
 
 /// The core loop of a session.
 #[derive(Clone, Copy)]
@@ -121,11 +123,7 @@ impl Guard<'_> {
             | EventKind::SettingsChanged { .. }
             | EventKind::Other { .. } => {}
         }
-        session.note(&SessionNote::Event {
-            event: event.name.clone(),
-            subagent: event.subagent.as_ref().map(|one| one.id.clone()),
-            details,
-        })?;
+        note(event, session, details);
         Ok(Some(Answer::Deny { reason }))
     }
 
@@ -177,10 +175,24 @@ impl Guard<'_> {
                     progress.counters.refusals = Default::default();
                 }
             }
-            let skill = skill_of(mapped).filter(|_| matches!(gate, Gate::Open { .. }));
-            let notes = skill.map(|name| CoreNote::SkillUsed { name }).into_iter().collect();
-            Ok((notes, gate))
+            Ok((Vec::new(), gate))
         })
+    }
+
+    /// Records the skill or command that the client was given. It is recorded after its call: one that dies in between
+    /// has opened no gate.
+    pub(crate) fn note_skill(
+        &self,
+        core: Core<'_>,
+        session: &Session<'_>,
+        mapped: &MappedUse,
+    ) -> Result<(), SessionError> {
+        match skill_of(mapped) {
+            Some(name) => {
+                session.core(core.settings, |_| Ok((vec![CoreNote::SkillUsed { name }], ())))
+            }
+            None => Ok(()),
+        }
     }
 
     pub(super) fn now(
@@ -343,18 +355,23 @@ impl Guard<'_> {
             && now.state.blocked.is_none()
             && now.counters.unclosed
             && now.refuses_stopping().is_none();
+        // What follows acts outside of the journal.
+        session.flush()?;
         let mut told = Vec::new();
         if may_close {
             told.extend(self.close(core, facts, session, &now)?);
         }
         let now = self.now(core, session)?;
+        let mut written = Vec::new();
         match core.surroundings.write_insights(facts, &now, "end_turn") {
-            Ok(path) => {
-                let note = CoreNote::InsightsWritten { path };
-                session.core(core.settings, |_| Ok((vec![note], ())))?;
-            }
+            Ok(path) => written.push(CoreNote::InsightsWritten { path }),
             Err(reason) => told.push(format!("The insights could not be written: {reason}")),
         }
+        match core.surroundings.write_transcript(facts) {
+            Ok(path) => written.extend(path.map(|path| CoreNote::TranscriptWritten { path })),
+            Err(reason) => told.push(format!("The transcript could not be written: {reason}")),
+        }
+        session.core(core.settings, |_| Ok((written, ())))?;
         core.surroundings.project(facts, &self.now(core, session)?, false);
         let text = told.join("\n");
         Ok(if text.is_empty() { Answer::Proceed } else { Answer::Tell { text } })
@@ -401,9 +418,11 @@ impl Guard<'_> {
         core: Core<'_>,
         event: &HookEvent,
         session: &Session<'_>,
+        waits: bool,
     ) -> Result<Vec<String>, SessionError> {
         let facts = SessionFacts { event, run: session.run };
-        let missing = self.now(core, session)?.open_ends();
+        let mut missing = self.now(core, session)?.open_ends();
+        missing.extend(waits.then(|| WAITING_CALL.to_owned()));
         if !missing.is_empty() {
             let note = CoreNote::Unclosed { missing: missing.clone() };
             session.core(core.settings, |_| Ok((vec![note], ())))?;

@@ -27,7 +27,7 @@ impl Guard<'_> {
     ) -> Result<Answer, SessionError> {
         let deny = |reason: String| {
             let details = json!({ "judge": judge.as_str(), "refused": reason });
-            self.note_in_core(event, session, || details)?;
+            self.note_in_core(event, session, || details);
             Ok(Answer::Deny { reason })
         };
         if event.subagent.is_some() {
@@ -87,7 +87,7 @@ impl Guard<'_> {
         })?;
         let Some(running) = running else {
             let judge = judge_of(tool_use).map(Judge::as_str);
-            self.note_in_core(event, session, || json!({ "judge": judge, "not_started": true }))?;
+            self.note_in_core(event, session, || json!({ "judge": judge, "not_started": true }));
             let text = "UNGUARDED: this judge was not started through Windlass, so its answer does not count";
             return Ok(Answer::Tell { text: text.to_owned() });
         };

@@ -21,13 +21,16 @@ pub(crate) use answered::judge_of;
 pub use cached::{CoreProgress, Counters};
 pub use delivery::{Delivery, DeliveryKind};
 pub use gate::{Missing, NextStep};
-pub use guard::Core;
 pub(crate) use guard::Gate;
+pub use guard::{Core, WAITING_CALL};
 pub use judge::Judge;
 pub use note::{CloseStep, CoreNote, Finding, PlanStep, StepStatus};
 pub use prompt::{is_notice, is_skipped, judge_prompt};
 pub use settings::CoreSettings;
-pub use state::{Block, CoreState, CriticState, LastJudge, Plan, PlanState, QaState, Running};
+pub use state::{
+    ALL_ITEMS, Block, CoreState, CriticState, DELEGATED, INFORMATION_ONLY, LastJudge, Plan,
+    PlanState, QaState, Running,
+};
 pub use surroundings::{
     CloseReport, CoreSurroundings, HydrationContext, JudgeFile, JudgeMaterial, SessionFacts,
     Workflow,

@@ -169,6 +169,11 @@ pub enum CoreNote {
         /// The file.
         path: String,
     },
+    /// What was said in the session was written down.
+    TranscriptWritten {
+        /// The file.
+        path: String,
+    },
     /// A step of the close, as it ended.
     Closing(CloseStep),
     /// The work is committed, pushed and proven to be.

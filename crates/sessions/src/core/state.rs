@@ -10,11 +10,11 @@ use super::judge::Judge;
 use super::note::{CoreNote, Finding, PlanStep, StepStatus};
 
 /// The gate of workflows in which nothing may be written.
-pub(super) const INFORMATION_ONLY: &str = "information_only";
+pub const INFORMATION_ONLY: &str = "information_only";
 /// The gate of workflows whose work a skill or command does, with gates of its own.
-pub(super) const DELEGATED: &str = "delegated";
+pub const DELEGATED: &str = "delegated";
 /// The gate of workflows all of whose steps must be done.
-pub(super) const ALL_ITEMS: &str = "all_items_processed";
+pub const ALL_ITEMS: &str = "all_items_processed";
 
 /// The most that waits to be written to the tracker.
 const DELIVERIES_MAX: usize = 200;
@@ -363,7 +363,10 @@ impl CoreState {
                 self.earlier = None;
                 self.close_failure = None;
             }
-            CoreNote::Closing(_) | CoreNote::Unclosed { .. } | CoreNote::WorkChanged { .. } => {}
+            CoreNote::Closing(_)
+            | CoreNote::TranscriptWritten { .. }
+            | CoreNote::Unclosed { .. }
+            | CoreNote::WorkChanged { .. } => {}
         }
     }
 

@@ -157,6 +157,13 @@ pub trait CoreSurroundings {
         stop_reason: &str,
     ) -> Result<String, String>;
 
+    /// Writes what was said in the session, from the client's own record; returns the file, or nothing if the client has
+    /// no record of it.
+    ///
+    /// # Errors
+    /// Why it could not be written.
+    fn write_transcript(&self, facts: SessionFacts<'_>) -> Result<Option<String>, String>;
+
     /// Formats, commits, synchronises and pushes the work.
     fn close(&self, facts: SessionFacts<'_>, state: &CoreState) -> CloseReport;
 }

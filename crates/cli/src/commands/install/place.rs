@@ -1,5 +1,6 @@
 //! For whom hooks are installed, where, and which program they start.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use windlass_hooks::{Binary, Client, Content, Scope, plan};
@@ -73,6 +74,11 @@ impl Place {
         let file = plan(self.client, self.scope, &self.binary).into_iter().next();
         let file = file.ok_or_else(|| Failure::new(Code::Internal, "a client without a file"))?;
         Ok((folder_of(file.root, &self.root)?.join(file.path), file.content))
+    }
+
+    /// The configuration of the project.
+    pub fn files(&self) -> Result<BTreeMap<String, Vec<u8>>, Failure> {
+        self.project.files()
     }
 
     /// Reads a file that has hooks.

@@ -169,3 +169,83 @@ fn trends_leave_odd_files_out_and_name_them() {
         assert!(trends.stderr.contains(name), "{name}: {trends}");
     }
 }
+
+#[test]
+fn a_push_that_is_not_proven_is_no_close() {
+    // The remote takes the push and forgets it.
+    let core = Core::new();
+    let hook = core.bare().join("hooks/post-receive");
+    std::fs::create_dir_all(hook.parent().unwrap()).unwrap();
+    program(&hook, "#!/bin/sh\nread old new ref\ngit update-ref \"$ref\" \"$old\"\n");
+    let told = work(&core);
+    assert!(told.contains("proof failed") && told.contains("not at our commit"), "{told}");
+    core.send("SessionEnd", &json!({ "reason": "other" })).exit(0);
+    let status = core.place.run(&["status"]).exit(0);
+    assert!(status.stderr.contains("close failed at proof"), "{status}");
+    // Something is left that is not committed.
+    let core = Core::new();
+    let hook = core.bare().join("hooks/post-receive");
+    std::fs::create_dir_all(hook.parent().unwrap()).unwrap();
+    let left = core.place.work().join("left.txt");
+    program(&hook, &format!("#!/bin/sh\necho left > '{}'\n", left.display()));
+    let told = work(&core);
+    assert!(told.contains("proof failed") && told.contains("left.txt"), "{told}");
+    std::fs::remove_file(&hook).unwrap();
+    std::fs::remove_file(&left).unwrap();
+    let closed = core.place.run(&["session", "close", core.id, "--json"]).exit(0).json();
+    let proof = closed["steps"].as_array().unwrap().last().unwrap().clone();
+    assert_eq!(
+        (&proof["step"], &proof["detail"]),
+        (&json!("proof"), &json!("up to date with origin/main")),
+        "{closed}"
+    );
+}
+
+/// Sends a Stop while there is a `bd` on the `PATH` that does this to `sync`; returns what is told, and what `bd` was asked.
+fn stop_with_bd(core: &Core, sync: &str) -> (String, String) {
+    let folder = core.place.base().join("bin");
+    std::fs::create_dir_all(&folder).unwrap();
+    let item = r#"{"id":"bd-7","title":"t","status":"open","priority":2,"description":"d"}"#;
+    let text = format!(
+        "#!/bin/sh\nprintf '<%s>' \"$1\" >> \"$0.log\"\ncase \"$1\" in\nsync) {sync} ;;\nlist) echo '[]' ;;\n\
+         create) echo '{item}' ;;\n*) echo '[{item}]' ;;\nesac\n"
+    );
+    program(&folder.join("bd"), &text);
+    let mut hook = core.place.command(&["hook", "--client", "claude"]);
+    let path = std::env::var("PATH").unwrap();
+    hook.env("PATH", format!("{}:{path}", folder.display()));
+    let event = json!({
+        "session_id": core.id, "cwd": core.place.work(), "hook_event_name": "Stop", "stop_hook_active": false,
+        "transcript_path": "/nowhere/t",
+    });
+    let told = finish(hook, event.to_string().as_bytes()).exit(0).text().to_owned();
+    let log = folder.join("bd.log");
+    let asked = std::fs::read_to_string(&log).unwrap();
+    std::fs::remove_file(log).unwrap();
+    (told, asked)
+}
+
+#[test]
+fn a_close_synchronises_bd_before_it_pushes() {
+    let core = Core::new();
+    core.prompt("add a file").exit(0);
+    core.plan("minor-edit");
+    core.write("w1").exit(0);
+    core.place.write("new.txt", "new\n");
+    core.judge_says("q", "qa-verifier", &verified("VERIFIED")).exit(0);
+    core.judge_says("f", "framework", &reflected()).exit(0);
+    std::fs::create_dir(core.place.work().join(".beads")).unwrap();
+    let tip = || git(&core.place, &["ls-remote", "origin", "main"]).text().to_owned();
+    let before = tip();
+    let (told, asked) = stop_with_bd(&core, "echo no network >&2; exit 1");
+    assert!(told.contains("sync failed") && told.contains("no network"), "{told}");
+    // The work, the reflection and what was learned are told before.
+    assert!(asked.contains("<create>") && asked.ends_with("<sync>"), "{asked}");
+    assert_eq!(tip(), before, "nothing is pushed");
+    let (told, asked) = stop_with_bd(&core, "echo synced");
+    assert_eq!(told, "");
+    // The item is closed when the work is pushed, and nothing is told twice.
+    assert_eq!(asked.matches("<sync>").count(), 1, "{asked}");
+    assert!(asked.contains("<sync><close>") && !asked.contains("<create>"), "{asked}");
+    assert_ne!(tip(), before);
+}

@@ -30,7 +30,12 @@ fn judges_have_their_models_checks_and_the_tracker() {
             ],
         ),
         ("custodiet", "haiku", &["axioms", "scope_drift", "ultra_vires"]),
-        ("qa-verifier", "opus", &["intent", "criteria", "tests", "documentation", "errors"]),
+        (
+            "qa-verifier",
+            "opus",
+            // The last two: how a gate is judged that wants a test first.
+            &["intent", "criteria", "tests", "documentation", "errors", "`tdd`", "failed before"],
+        ),
         ("framework", "sonnet", &["## Framework Reflection", "Root cause", "Proposed change"]),
     ] {
         let file = core.place.read(&format!(".claude/agents/{judge}.md"));

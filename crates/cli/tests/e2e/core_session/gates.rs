@@ -181,6 +181,56 @@ fn workflows_have_their_gates() {
     assert!(core.stop().exit(2).stderr.contains("steps of the batch"));
 }
 
+/// Says of every step of the plan that it is done.
+fn complete(core: &Core, workflow: &str) {
+    let plan: Value = serde_json::from_str(&hydrated(&core.place, workflow)).unwrap();
+    for step in plan["plan"].as_array().unwrap() {
+        let step = step["step"].as_str().unwrap();
+        core.place.run(&["session", "step", step, "completed"]).exit(0);
+    }
+}
+
+#[test]
+fn what_a_workflow_wants_verified_is_verified() {
+    for (workflow, check, gate) in [
+        ("qa-demo", "errors", "quality"),
+        ("tdd-cycle", "tests", "tests_pass"),
+        ("debugging", "tests", "reproducible_test"),
+    ] {
+        let core = Core::new();
+        core.prompt("show that it works").exit(0);
+        core.plan(workflow);
+        core.write("w").exit(0);
+        core.place.write("new.txt", "new\n");
+        let mut unchecked: Value = serde_json::from_str(&verified("VERIFIED")).unwrap();
+        unchecked["checks"][check]["result"] = json!("not_applicable");
+        let refused = told(&core.judge_says("q1", "qa-verifier", &unchecked.to_string()).exit(0));
+        assert!(refused.contains(&format!("`{gate}`")), "{workflow}: {refused}");
+        assert!(core.stop().exit(2).stderr.contains("qa-verifier"), "{workflow}");
+        core.judge_says("q2", "qa-verifier", &verified("VERIFIED")).exit(0);
+        assert!(core.stop().exit(2).stderr.contains("framework"), "{workflow}");
+    }
+    // Neither intent nor criteria can be left out, which functionality, completeness and items are judged by.
+    let core = Core::new();
+    core.prompt("all of them").exit(0);
+    core.plan("batch-processing");
+    core.write("w").exit(0);
+    core.place.write("new.txt", "new\n");
+    complete(&core, "batch-processing");
+    assert!(core.stop().exit(2).stderr.contains("qa-verifier"));
+    for (number, check) in ["intent", "criteria"].into_iter().enumerate() {
+        let mut unchecked: Value = serde_json::from_str(&verified("VERIFIED")).unwrap();
+        unchecked["checks"][check]["result"] = json!("not_applicable");
+        let id = format!("q{number}");
+        let refused = told(&core.judge_says(&id, "qa-verifier", &unchecked.to_string()).exit(0));
+        assert!(refused.contains("cannot be used") && refused.contains(check), "{refused}");
+        assert!(core.stop().exit(2).stderr.contains("qa-verifier"));
+    }
+    core.judge_says("q9", "qa-verifier", &verified("VERIFIED")).exit(0);
+    core.judge_says("f", "framework", &super::reflected()).exit(0);
+    core.stop().exit(0);
+}
+
 #[test]
 fn equal_refusals_end_with_a_person_and_stops_with_an_unclosed_session() {
     let core = Core::with("refusals_max = 2\nstops_max = 2");

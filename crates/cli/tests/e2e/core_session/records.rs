@@ -29,7 +29,9 @@ fn events_that_nothing_is_decided_about_are_recorded() {
         ("PermissionRequest", tool),
     ] {
         assert_eq!(count(&core, name), 0);
-        core.send(name, &more).exit(0);
+        // The client goes on as if there were no hook.
+        let answer = core.send(name, &more).exit(0);
+        assert_eq!((answer.text(), answer.stderr.as_str()), ("", ""), "{name}");
         assert_eq!(count(&core, name), 1, "{name}");
     }
     // A tool that does nothing outside of the client, a judge that may not start, an answer that counts for nothing.
@@ -74,6 +76,21 @@ fn events_of_a_blocked_and_of_a_stopped_session_are_recorded() {
     assert_eq!(count(&core, "PreToolUse"), 1);
     core.send("Notification", &json!({ "message": "m", "notification_type": "idle" })).exit(2);
     assert_eq!(count(&core, "Notification"), 1);
+    let read = json!({ "tool_name": "Bash", "tool_input": { "command": "cat old.txt" } });
+    for (name, more) in [
+        ("SubagentStart", json!({ "agent_id": "x", "agent_type": "general-purpose" })),
+        ("ConfigChange", json!({ "source": "user_settings" })),
+        ("PreCompact", json!({ "trigger": "auto" })),
+    ] {
+        assert!(core.send(name, &more).exit(2).stderr.contains("BLOCKED"), "{name}");
+        assert_eq!(count(&core, name), 1, "{name}");
+    }
+    // There exit code 2 would refuse nothing.
+    let asked = core.send("PermissionRequest", &read).exit(0).json();
+    let decision = &asked["hookSpecificOutput"]["decision"];
+    assert_eq!(decision["behavior"], "deny", "{asked}");
+    assert!(decision["message"].as_str().unwrap().contains("BLOCKED"), "{asked}");
+    assert_eq!(count(&core, "PermissionRequest"), 1);
     core.place.run(&["session", "clear-block", core.id, "--reason", "seen"]).exit(0);
     core.place.run(&["stop", "--reason", "enough"]).exit(0);
     core.prompt("go on");
@@ -82,4 +99,59 @@ fn events_of_a_blocked_and_of_a_stopped_session_are_recorded() {
     let names: Vec<String> = stopped.map(|(name, _)| name).collect();
     assert_eq!(names, ["UserPromptSubmit", "PreToolUse"]);
     core.place.run(&["verify"]).exit(0);
+}
+
+#[test]
+fn the_hooks_are_installed_for_every_event_of_a_session() {
+    let core = Core::new();
+    let settings: Value = serde_json::from_str(&core.place.read(".claude/settings.json")).unwrap();
+    let names: Vec<&str> =
+        settings["hooks"].as_object().unwrap().keys().map(String::as_str).collect();
+    for name in [
+        "SessionStart",
+        "UserPromptSubmit",
+        "PreToolUse",
+        "PermissionRequest",
+        "PostToolUse",
+        "PostToolUseFailure",
+        "SubagentStart",
+        "SubagentStop",
+        "ConfigChange",
+        "PreCompact",
+        "Notification",
+        "Stop",
+        "SessionEnd",
+    ] {
+        assert!(names.contains(&name), "{name}: {names:?}");
+    }
+    assert_eq!(names.len(), 13, "{names:?}");
+}
+
+#[test]
+fn an_event_that_belongs_to_no_session_is_noted() {
+    let core = Core::new();
+    core.prompt("add a file").exit(0);
+    let log = core.place.state_root().join("refused-events.jsonl");
+    assert!(!log.exists());
+    let secret = "a very private wish";
+    let nobody = json!({
+        "cwd": core.place.work(), "hook_event_name": "UserPromptSubmit", "prompt": secret,
+    });
+    let send = |bytes: &[u8]| core.place.feed(&["hook", "--client", "claude"], bytes);
+    assert!(send(nobody.to_string().as_bytes()).exit(2).stderr.contains("session_id"));
+    send(b"{ this is no event").exit(2);
+    // One that cannot be handled for another reason: what it says is not known to any session either.
+    std::fs::write(core.place.state().join("session-loop"), "garbage\n").unwrap();
+    core.bash("r1", "cat old.txt").exit(2);
+    let text = std::fs::read_to_string(&log).unwrap();
+    let lines: Vec<Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 3, "{text}");
+    assert_eq!(lines[0]["event"], "UserPromptSubmit");
+    assert_eq!(lines[0]["session"], Value::Null);
+    assert_eq!(lines[0]["folder"], core.place.work().to_str().unwrap());
+    assert!(lines[0]["reason"].as_str().unwrap().contains("session_id"), "{text}");
+    assert_eq!(lines[1]["event"], Value::Null);
+    assert_eq!((&lines[2]["event"], &lines[2]["session"]), (&json!("PreToolUse"), &json!(core.id)));
+    assert!(lines.iter().all(|line| line["at"].is_string() && line["client"] == "claude"));
+    assert!(!text.contains(secret), "{text}");
 }
