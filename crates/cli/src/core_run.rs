@@ -2,6 +2,8 @@
 
 pub mod audits;
 mod blocks;
+mod gates;
+mod telling;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,9 +25,8 @@ use windlass_store::Store;
 use crate::commands::session::{self, Found};
 use crate::config::Config;
 use crate::core_session::closing::Closing;
-use crate::core_session::deliveries::DeliveryQueue;
 use crate::core_session::documents::{self, SessionFiles, begun};
-use crate::core_session::{answers, context, places, tracking, workflows};
+use crate::core_session::{answers, context, places, workflows};
 use crate::people::user_name;
 use crate::project::Project;
 use crate::{memory, work};
@@ -34,10 +35,11 @@ use crate::{memory, work};
 const TRANSCRIPT_BYTES_MAX: usize = 200_000;
 
 /// The names of the builtins.
-pub const BUILTINS: [&str; 6] = [
+pub const BUILTINS: [&str; 7] = [
     "core/answer",
     "core/close",
     "core/context",
+    "core/gates",
     "core/insights",
     "core/session",
     "core/write-insights",
@@ -74,6 +76,7 @@ pub fn parts(
         Kind::Answer,
         Kind::Close,
         Kind::Context,
+        Kind::Gates,
         Kind::Insights,
         Kind::Session,
         Kind::WriteInsights,
@@ -94,6 +97,8 @@ enum Kind {
     Close,
     /// Gathers what the plan is made from.
     Context,
+    /// Judges the gates of the workflow that no agent judges.
+    Gates,
     /// Writes the insights, and what belongs into the tracker.
     Insights,
     /// Gathers what is known of a session that is over.
@@ -113,6 +118,7 @@ impl Builtin for Step {
             Kind::Answer => self.run.answer(job),
             Kind::Close => self.run.close(job),
             Kind::Context => self.run.context(job),
+            Kind::Gates => self.run.gates(job),
             Kind::Insights => self.run.insights(job),
             Kind::Session => self.run.session(job),
             Kind::WriteInsights => self.run.write_insights(job),
@@ -184,21 +190,6 @@ impl CoreRun {
         state
     }
 
-    /// Writes to the tracker what a run has to tell it so far; what cannot be written now is kept for later.
-    fn deliver(&self, run: &Run, mut state: CoreState) -> Result<Vec<CoreNote>, String> {
-        let run_id = run_id(run);
-        let queue = DeliveryQueue::of(&self.project).map_err(|failure| failure.summary())?;
-        let delivered = work::tracker(&self.project, &self.config)
-            .map_err(|failure| failure.summary())
-            .map(|tracker| tracking::deliver(tracker.as_ref(), &run_id, &user_name(), &state));
-        let at = begun(run.head.trace_id);
-        for note in delivered.iter().flatten() {
-            state.apply(at, note, 0);
-        }
-        queue.keep(&run_id, &state)?;
-        delivered
-    }
-
     fn read(
         &self,
         judge: Judge,
@@ -212,7 +203,9 @@ impl CoreRun {
         if let (Judge::Critic | Judge::QaVerifier, Some(fields)) = (judge, answer.as_object_mut()) {
             fields.remove("summary");
         }
-        answers::read(judge, id, &answer.to_string(), gates, selected)
+        let note = answers::read(judge, id, &answer.to_string(), gates, selected)?;
+        gates::require_possible(&note)?;
+        Ok(note)
     }
 
     /// Whether the answer of the phase has the form that its agent must give it.

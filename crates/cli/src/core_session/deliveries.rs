@@ -5,6 +5,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use windlass_sessions::core::{CoreNote, CoreState};
@@ -17,6 +18,9 @@ use crate::project::Project;
 
 /// The folder in the state folder.
 const FOLDER: &str = "deliveries";
+/// How long is waited for others who write to the tracker, and how long at a time.
+const WAITED_MAX: Duration = Duration::from_secs(1);
+const WAITED_AT_A_TIME: Duration = Duration::from_millis(20);
 /// The most sessions whose deliveries are made at once.
 const SESSIONS_MAX: usize = 20;
 
@@ -51,6 +55,17 @@ impl DeliveryQueue {
         let file = OpenOptions::new().create(true).append(true).open(path).ok()?;
         file.try_lock().ok()?;
         Some(file)
+    }
+
+    /// As [`Self::lock`], but waits for others, who do not take long.
+    pub fn wait_for_lock(&self) -> Option<File> {
+        let begun = Instant::now();
+        loop {
+            match self.lock() {
+                None if begun.elapsed() < WAITED_MAX => std::thread::sleep(WAITED_AT_A_TIME),
+                locked => return locked,
+            }
+        }
     }
 
     /// Keeps what waits of a session or run, and forgets it if nothing does.
@@ -97,12 +112,12 @@ impl DeliveryQueue {
         own: &str,
         tracker: impl FnOnce() -> Result<Box<dyn Tracker + 'a>, String>,
     ) {
-        let others = self.others(own);
-        if others.is_empty() {
+        if self.others(own).is_empty() {
             return;
         }
         let (Some(_lock), Ok(tracker)) = (self.lock(), tracker()) else { return };
-        for Waiting { run, mut state } in others {
+        // Somebody may have written some of it before we had the lock.
+        for Waiting { run, mut state } in self.others(own) {
             let notes = tracking::deliver(tracker.as_ref(), &run, &user_name(), &state);
             for note in &notes {
                 if let CoreNote::Delivered { key, item } = note {

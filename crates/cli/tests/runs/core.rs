@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use serde_json::{Value, json};
+use windlass_kernel::Digest;
 
 use crate::harness::{Outcome, text_of};
 use crate::world::Repo;
@@ -34,8 +35,12 @@ fn plan(repo: &Repo) -> Value {
 
 /// A plan with another intent: the same one twice is no progress.
 fn plan_to(repo: &Repo, intent: &str) -> Value {
-    let shown =
-        repo.windlass(&["workflow", "show", "minor-edit", "--plan", "--json"]).exit(0).json();
+    plan_by(repo, "minor-edit", intent)
+}
+
+/// A plan by a workflow.
+fn plan_by(repo: &Repo, workflow: &str, intent: &str) -> Value {
+    let shown = repo.windlass(&["workflow", "show", workflow, "--plan", "--json"]).exit(0).json();
     let steps = shown["steps"].as_array().or(shown["plan"].as_array()).unwrap().clone();
     let plan: Vec<Value> = steps
         .iter()
@@ -43,7 +48,7 @@ fn plan_to(repo: &Repo, intent: &str) -> Value {
         .collect();
     json!({ "answer": {
         "intent": intent, "scope": "single-session", "path": "EXECUTE", "complexity": "mechanical",
-        "workflow": "minor-edit", "acceptance_criteria": ["notes.txt exists"], "plan": plan, "context": [],
+        "workflow": workflow, "acceptance_criteria": ["notes.txt exists"], "plan": plan, "context": [],
     }})
 }
 
@@ -331,4 +336,109 @@ fn a_conflict_with_others_becomes_a_hold() {
     let held = run(&repo, &answers(&repo)).exit(4);
     assert!(held.to_string().contains("notes.txt"), "{held}");
     assert_eq!(pushed(&bare, "notes.txt"), "theirs\n");
+}
+
+#[test]
+fn the_seed_of_the_audits_is_the_projects() {
+    let (repo, _) = with_remote();
+    repo.place.write(
+        ".windlass/config.toml",
+        "[core]\naudit_every = 0\naudit_chance_percent = 25\naudit_seed = \"apples\"\n",
+    );
+    repo.git(&["add", "-A"]);
+    repo.git(&["commit", "-qm", "settings"]);
+    repo.git(&["push", "-q"]);
+    let mut script = answers(&repo);
+    script["phases"]["execute"] = json!([work(0..60)]);
+    script["phases"]["execute/custodiet"] = json!([audit("BLOCK")]);
+    let ended = run(&repo, &script).exit(3);
+    let trace = crate::world::trace_of(&ended);
+    // The same for everybody who knows the seed and the run: the first call that is drawn is not made.
+    let seed = Digest::of(b"apples");
+    let is_drawn = |number: &usize| {
+        let digest = Digest::of(format!("{seed}/{trace}/1/{number}").as_bytes());
+        let drawn =
+            digest.as_bytes()[..4].iter().fold(0_u32, |all, byte| (all << 8) | u32::from(*byte));
+        drawn % 100 < 25
+    };
+    let first = (2..=60).find(is_drawn).expect("one of sixty");
+    let made = std::fs::read_dir(repo.root()).unwrap().flatten();
+    let made = made.filter(|file| file.file_name().to_string_lossy().starts_with("notes"));
+    assert_eq!(made.count(), first - 1, "{trace}");
+}
+
+#[test]
+fn workflows_have_their_gates_in_runs_too() {
+    // Information only: what was written goes back, and a person decides when it is not put back.
+    let (repo, bare) = with_remote();
+    let mut script = answers(&repo);
+    script["phases"]["hydrate"] = json!([plan_by(&repo, "simple-question", "Say the price")]);
+    script["phases"]["execute"] = json!([work(0..1), work(1..2), work(2..3)]);
+    script["phases"]["execute/custodiet"] = json!([audit("OK"), audit("OK"), audit("OK")]);
+    let held = run(&repo, &script).exit(4);
+    assert!(held.to_string().contains("information only"), "{held}");
+    assert_eq!(pushed(&bare, "notes.txt"), "");
+    // Without writing it goes through.
+    let (repo, bare) = with_remote();
+    let before = repo.git(&["rev-parse", "HEAD"]);
+    let mut script = answers(&repo);
+    script["phases"]["hydrate"] = json!([plan_by(&repo, "simple-question", "Say the price")]);
+    script["phases"]["execute"] = json!([work(0..0)]);
+    assert_eq!(run(&repo, &script).exit(0).json()["outcome"], "PASS");
+    assert_eq!(repo.git(&["rev-parse", "HEAD"]), before);
+    assert_eq!(pushed(&bare, "notes.txt"), "");
+    // A run has no skill to hand the work to: another workflow is selected.
+    let (repo, bare) = with_remote();
+    let mut script = answers(&repo);
+    script["phases"]["hydrate"] =
+        json!([plan_by(&repo, "direct-skill", "Run the skill"), plan(&repo)]);
+    let ended = run(&repo, &script).exit(0);
+    let events = Value::Array(repo.events(&crate::world::trace_of(&ended))).to_string();
+    assert!(
+        events.contains("hands the work to a skill or command, and a run has none"),
+        "{events}"
+    );
+    assert_eq!(pushed(&bare, "notes.txt"), "noted\n");
+    // All items of a batch: what is left open goes back.
+    let (repo, _) = with_remote();
+    let mut script = answers(&repo);
+    let batch = plan_by(&repo, "batch-processing", "Note all prices");
+    let steps = batch["answer"]["plan"].as_array().unwrap().iter();
+    let all: Vec<Value> =
+        steps.map(|step| json!({ "step": step["step"], "status": "completed" })).collect();
+    let some = json!(all[1..]);
+    script["phases"]["hydrate"] = json!([batch]);
+    script["phases"]["execute"] = json!([work_saying(0..1, &some), work_saying(1..2, &json!(all))]);
+    script["phases"]["execute/custodiet"] = json!([audit("OK"), audit("OK")]);
+    let ended = run(&repo, &script).exit(0);
+    let events = Value::Array(repo.events(&crate::world::trace_of(&ended))).to_string();
+    assert!(events.contains("all steps of the batch must be completed"), "{events}");
+}
+
+#[test]
+fn a_run_waits_for_others_who_write_to_the_tracker() {
+    let (repo, bare) = with_remote();
+    let folder = repo.place.state().join("deliveries");
+    std::fs::create_dir_all(&folder).unwrap();
+    let held = std::fs::File::create(folder.join("lock")).unwrap();
+    held.lock().unwrap();
+    assert_eq!(run(&repo, &answers(&repo)).exit(0).json()["outcome"], "PASS");
+    assert_eq!(pushed(&bare, "notes.txt"), "noted\n");
+    let titles = || -> Vec<String> {
+        let items = repo.windlass(&["work", "list", "--recent", "--json"]).exit(0).json();
+        items.as_array().unwrap().iter().map(|item| text_of(item, "title")).collect()
+    };
+    assert_eq!(titles(), [] as [String; 0]);
+    drop(held);
+    // What waited is written with what the next run has to tell.
+    let mut script = answers(&repo);
+    script["phases"]["hydrate"] = json!([plan_to(&repo, "Note it again")]);
+    script["phases"]["execute"] = json!([work(1..2)]);
+    run(&repo, &script).exit(0);
+    let titles = titles();
+    for title in ["Note the price", "Note it again"] {
+        assert_eq!(titles.iter().filter(|one| *one == title).count(), 1, "{titles:?}");
+    }
+    let left = std::fs::read_dir(&folder).unwrap().flatten().map(|file| file.file_name());
+    assert_eq!(left.collect::<Vec<_>>(), ["lock"]);
 }
