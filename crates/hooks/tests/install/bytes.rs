@@ -162,7 +162,7 @@ fn hooks_of_others_stay_where_they_are() {
         "PreToolUse": [
             { "matcher": "Bash", "hooks": [ { "type": "command", "command": "lint" } ] }
         ],
-        "Notification": [{"hooks":[]}]
+        "PostCompact": [{"hooks":[]}]
     },
     "z": [1,2,
       3]
@@ -187,19 +187,19 @@ fn hooks_of_others_stay_where_they_are() {
                 ]
             }
         ],
-        "Notification": [{"hooks":[]}],
+        "PostCompact": [{"hooks":[]}],
         "PermissionRequest": [
             {
 "#;
     let end = r#"
-        "Stop": [
+        "Notification": [
             {
                 "hooks": [
                     {
                         "type": "command",
                         "command": "/opt/windlass",
                         "args": ["hook", "--client", "claude"],
-                        "timeout": 600
+                        "timeout": 30
                     }
                 ]
             }
