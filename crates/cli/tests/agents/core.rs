@@ -178,6 +178,44 @@ fn a_session_goes_from_its_start_to_a_push() {
 }
 
 #[test]
+fn a_session_in_a_sub_folder_goes_through_the_users_loop() {
+    let steps = json!([
+        bash("touch early.txt"),
+        judge("prompt-hydrator"),
+        judge("critic"),
+        own("Write", json!({ "file_path": "note.txt", "content": "hello\n" })),
+        { "text": "I am done." },
+        judge("qa-verifier"),
+        judge("framework"),
+        { "text": "All is done.", "repeat": -1 },
+    ]);
+    let script = json!({ "conversations": judges("OK"), "otherwise": steps });
+    let Some(lab) = Lab::new(&CLAUDE, &script) else { return };
+    configure(&lab);
+    lab.repo.write(".windlass/config.toml", "[core]\naudit_chance_percent = 0\n");
+    lab.windlass(&["init", "--user"]).exit(0);
+    // Nothing of it is in the project.
+    lab.windlass(&["install", "claude", "--loop", "core", "--user", "--yes"]).exit(0);
+    assert!(!lab.repo.root().join(".claude").exists());
+    lab.repo.write("AGENTS.md", "The word is xyzzy.\n");
+    lab.repo.write("deep/er/README.md", "deep\n");
+    lab.repo.commit("deep");
+    let bare = with_remote(&lab);
+    let mut command = client(&lab);
+    command.current_dir(lab.repo.root().join("deep/er"));
+    let ended = run(command);
+    let shown = lab.windlass(&["session", "transcript"]);
+    assert!(lab.told().contains("xyzzy"), "AGENTS.md is not there: {ended}");
+    assert!(!lab.repo.root().join("deep/er/early.txt").exists(), "{shown}");
+    assert_eq!(
+        lab.repo.git(&["--git-dir", bare.to_str().unwrap(), "show", "main:deep/er/note.txt"]),
+        "hello",
+        "{ended} {shown}"
+    );
+    lab.windlass(&["verify"]).exit(0);
+}
+
+#[test]
 fn a_block_stops_the_real_client_until_a_person_clears_it() {
     let steps = json!([
         judge("prompt-hydrator"),
