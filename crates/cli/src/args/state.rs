@@ -16,7 +16,7 @@ pub struct Init {
 }
 
 /// The example of `windlass store`.
-pub const STORE_HELP: &str = "Example:\n  windlass store backup journal-monday.db\n\nTo copy `windlass.db` alone is no \
+pub const STORE_HELP: &str = "Example:\n  windlass store backup journal-monday.db\n  windlass store backup /media/backups\n\nTo copy `windlass.db` alone is no \
     backup: recent entries are in the files beside it. docs/guides/recovery.md tells how to restore one.";
 
 /// Options of `trust`.
@@ -63,8 +63,8 @@ pub struct StateRemove {
 pub enum StoreCommand {
     /// Copy the journal into one new file, and verify the copy; others may write meanwhile.
     Backup {
-        /// The new file.
-        #[arg(value_name = "FILE")]
-        file: PathBuf,
+        /// The new file, or a folder that gets a new file named after the project and the time.
+        #[arg(value_name = "TARGET")]
+        target: PathBuf,
     },
 }
