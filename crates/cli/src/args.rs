@@ -21,7 +21,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use agents::{Agents, AgentsCommand};
-pub use checkpoint::{CheckpointCommand, CheckpointPurge, CheckpointRollback, Import};
+pub use checkpoint::{CheckpointCommand, CheckpointPurge, CheckpointRollback, Import, ImportV1};
 pub use grant::{AddGrant, Grant};
 pub use hook::{Cell, Hook, HookClient};
 pub use install::Install;

@@ -13,6 +13,7 @@ use windlass_text::Glob;
 
 use crate::agents::RunnerNames;
 use crate::failure::Failure;
+use crate::retention::RetentionSettings;
 use crate::run_settings::RunSettings;
 
 /// The settings of a project.
@@ -35,6 +36,8 @@ pub struct Config {
     pub journal: Journal,
     /// What is remembered across sessions.
     pub memory: MemorySettings,
+    /// How long checkpoints are kept.
+    pub retention: RetentionSettings,
     /// What becomes of runs.
     pub runs: RunSettings,
     /// Settings of sessions of coding agents.
@@ -424,7 +427,8 @@ impl Config {
                  `~/.config/windlass/config.toml`",
             ));
         }
-        if let Err(why) = config.worktree.check().and_then(|()| config.core.check()) {
+        let checked = config.worktree.check().and_then(|()| config.core.check());
+        if let Err(why) = checked.and_then(|()| config.retention.check()) {
             return Err(Failure::new(Code::ConfigInvalid, format!("config.toml: {why}")));
         }
         let endpoint = config.telemetry.endpoint.as_deref();

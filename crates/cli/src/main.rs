@@ -29,6 +29,7 @@ mod progress;
 mod project;
 mod readiness;
 mod refused_events;
+mod retention;
 mod run_policy;
 mod run_settings;
 mod sandbox;

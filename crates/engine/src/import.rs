@@ -6,12 +6,13 @@ use std::path::{Component, Path};
 use serde_json::{Value, json};
 use windlass_formats::{V1State, V1Status};
 use windlass_kernel::run::plan::{Plan, RunOutcome};
-use windlass_kernel::run::{Event, PhaseResult, Run, Usage};
+use windlass_kernel::run::{CheckpointArtifact, Event, PhaseResult, Run, Usage};
 use windlass_kernel::{Code, Digest};
 
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::run_recorder::RunRecorder;
+use crate::snapshot_store::SnapshotStore;
 use crate::start::NewRun;
 
 /// The maximum size of a file that is digested.
@@ -22,6 +23,8 @@ const BYTES_MAX: u64 = 256 << 20;
 pub struct ImportedRun {
     /// The run that continues the imported state.
     pub run: Run,
+    /// The files that the state names, by path, with the phase of each.
+    pub artifacts: BTreeMap<String, (String, CheckpointArtifact)>,
     /// Phases that are presumed complete because later ones are.
     pub presumed: Vec<String>,
     /// Files of the state that do not exist.
@@ -29,18 +32,34 @@ pub struct ImportedRun {
 }
 
 impl Engine {
-    /// Starts a run from a state of version 1; the run waits for a person before it continues.
+    /// Starts a run from a state of version 1; the run waits for a person before it continues. The files that the state
+    /// names are stored, those of phases that are not complete too.
     ///
     /// # Errors
     /// [`EngineError`] if the state does not match the loop, or the run cannot be started.
     pub fn import_v1(&self, state: &V1State, mut new: NewRun) -> Result<ImportedRun, EngineError> {
         let (done, presumed) = completed(state, &new.plan)?;
-        let mut missing = Vec::new();
+        let store = self.checkpointer()?.store();
+        // What is stored must not be purged before the run is recorded.
+        let _storing = store.lock_for_storing()?;
+        let (mut artifacts, mut missing) = (BTreeMap::new(), Vec::new());
+        for (phase, files) in &state.phase_artifacts {
+            for path in files {
+                match self.import_file(store, path)? {
+                    Some(stored) => drop(artifacts.insert(path.clone(), (phase.clone(), stored))),
+                    None => missing.push(path.clone()),
+                }
+            }
+        }
         for phase in &done {
-            let files = state.phase_artifacts.get(phase).cloned().unwrap_or_default();
-            let outputs = self.outputs(&files, &mut missing)?;
-            let stated = state.completed_phases.contains(phase);
-            new.inherited.insert(phase.clone(), inherited(stated, outputs));
+            let files = state.phase_artifacts.get(phase).into_iter().flatten();
+            let stored =
+                files.filter_map(|path| Some((path.clone(), artifacts.get(path)?.1.digest)));
+            let stated = !presumed.contains(phase);
+            new.inherited.insert(phase.clone(), inherited(stated, stored.collect()));
+        }
+        if let Some(options) = new.options.as_object_mut() {
+            options.insert("imported".to_owned(), imported(state, &artifacts));
         }
         new.wait = Some("the run was imported from a state of version 1".to_owned());
         if state.status == Some(V1Status::Aborted) {
@@ -48,34 +67,31 @@ impl Engine {
             new.end = Some((RunOutcome::Blocked, "aborted".to_owned(), detail));
         }
         let run = self.start(new)?;
-        Ok(ImportedRun { run, presumed, missing })
+        Ok(ImportedRun { run, artifacts, presumed, missing })
     }
 
-    /// Digests files; adds those that do not exist to `missing`.
-    fn outputs(
+    /// Stores a file of the state; `None` if it does not exist.
+    fn import_file(
         &self,
-        files: &[String],
-        missing: &mut Vec<String>,
-    ) -> Result<BTreeMap<String, Digest>, EngineError> {
-        let mut outputs = BTreeMap::new();
-        for path in files {
-            let inside =
-                Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
-            if !inside {
-                return Err(invalid_import(format!("`{path}` is outside the project")));
-            }
-            let file = self.settings.root.join(path);
-            match std::fs::symlink_metadata(&file) {
-                Ok(found) if found.is_file() && found.len() <= BYTES_MAX => {
-                    let bytes = std::fs::read(&file);
-                    let bytes =
-                        bytes.map_err(|error| invalid_import(format!("`{path}`: {error}")))?;
-                    outputs.insert(path.clone(), Digest::of(&bytes));
+        store: &dyn SnapshotStore,
+        path: &str,
+    ) -> Result<Option<CheckpointArtifact>, EngineError> {
+        let inside = Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
+        let root = &self.settings.root;
+        let root = root.canonicalize().unwrap_or_else(|_| root.clone());
+        let file = root.join(path);
+        // Also not by way of a link.
+        let is_inside = |file: &Path| file.canonicalize().is_ok_and(|file| file.starts_with(&root));
+        match std::fs::symlink_metadata(&file) {
+            _ if !inside => {}
+            Ok(found) if found.is_file() && found.len() <= BYTES_MAX => {
+                if is_inside(&file) {
+                    return store.store_file(&root, path).map(Some);
                 }
-                _ => missing.push(path.clone()),
             }
+            Ok(_) | Err(_) => return Ok(None),
         }
-        Ok(outputs)
+        Err(invalid_import(format!("`{path}` is outside the project")))
     }
 
     /// Puts a new run on hold, or ends it, before any phase starts.
@@ -102,29 +118,74 @@ impl Engine {
     }
 }
 
-/// Returns the complete phases, and those among them that are presumed because later ones are complete.
+/// Returns the complete phases, and those among them that are presumed because later ones are complete or under way.
 fn completed(state: &V1State, plan: &Plan) -> Result<(BTreeSet<String>, Vec<String>), EngineError> {
-    let known = |name: &String| plan.position(name).is_some();
-    let unknown: Vec<&String> = state.completed_phases.iter().filter(|name| !known(name)).collect();
+    let named = state.completed_phases.iter().chain(&state.current_phase);
     // A variant may lack a phase of version 1.
-    if let Some(name) = unknown.first() {
+    if let Some(name) = named.into_iter().find(|name| plan.position(name).is_none()) {
         return Err(invalid_import(format!("loop `{}` has no phase `{name}`", plan.id)));
     }
     let mut done: BTreeSet<String> = state.completed_phases.iter().cloned().collect();
-    let mut presumed = Vec::new();
+    let mut all_presumed = BTreeSet::new();
+    match (state.status, &state.current_phase) {
+        (Some(V1Status::Completed), _) => {
+            all_presumed.extend(plan.phases.iter().map(|phase| phase.id.clone()));
+        }
+        // Its work is done; what is missing is the judgement.
+        (Some(V1Status::AwaitingConsensus), Some(current)) => drop(done.insert(current.clone())),
+        // It is done again, and what was built on it, too.
+        (Some(V1Status::NeedsRevision), Some(current)) => {
+            let mut again = BTreeSet::from([current.clone()]);
+            for phase in &plan.phases {
+                if phase.needs.iter().any(|need| again.contains(need)) {
+                    again.insert(phase.id.clone());
+                }
+            }
+            done.retain(|name| !again.contains(name));
+        }
+        (
+            Some(
+                V1Status::Idle
+                | V1Status::Running
+                | V1Status::Aborted
+                | V1Status::AwaitingConsensus
+                | V1Status::NeedsRevision,
+            )
+            | None,
+            _,
+        ) => {}
+    }
     // In a plan, every phase comes after the phases that it needs.
     for phase in plan.phases.iter().rev() {
-        if !done.contains(&phase.id) {
-            continue;
-        }
-        for need in &phase.needs {
-            if done.insert(need.clone()) {
-                presumed.push(need.clone());
-            }
+        let is_current = state.current_phase.as_ref() == Some(&phase.id);
+        if is_current || done.contains(&phase.id) || all_presumed.contains(&phase.id) {
+            all_presumed.extend(phase.needs.iter().cloned());
         }
     }
-    presumed.reverse();
+    let presumed = plan.phases.iter().map(|phase| &phase.id);
+    let presumed = presumed.filter(|id| all_presumed.contains(*id) && !done.contains(*id));
+    let presumed: Vec<String> = presumed.cloned().collect();
+    done.extend(presumed.iter().cloned());
     Ok((done, presumed))
+}
+
+/// What a run records of the state that it was imported from.
+fn imported(state: &V1State, artifacts: &BTreeMap<String, (String, CheckpointArtifact)>) -> Value {
+    let artifact = |(path, (phase, stored)): (&String, &(String, CheckpointArtifact))| {
+        let value = json!({
+            "hash": stored.digest, "phase": phase, "size_bytes": stored.size_bytes,
+        });
+        (path.clone(), value)
+    };
+    let artifacts: serde_json::Map<String, Value> = artifacts.iter().map(artifact).collect();
+    json!({
+        "artifacts": artifacts,
+        "completed_phases": state.completed_phases,
+        "current_phase": state.current_phase,
+        "phase_artifacts": state.phase_artifacts,
+        "status": state.status.map(V1Status::as_str),
+        "v1": state.more,
+    })
 }
 
 fn inherited(stated: bool, outputs: BTreeMap<String, Digest>) -> PhaseResult {

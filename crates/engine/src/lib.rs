@@ -49,7 +49,7 @@ pub use phase_executor::{
     Answer, Assignment, Completion, PhaseExecutor, PhaseRecorder, Subject, Verdict, WorkResult,
 };
 pub use policy_reader::{PolicyReader, PolicyStamp};
-pub use purge::{PurgeReport, PurgedCheckpoint, Retention};
+pub use purge::{GateRetention, PurgeReport, PurgedCheckpoint, Retention};
 pub use queue::{AnswerResult, HoldAnswer, HoldDetails, HoldQueue, WaitingRun};
 pub use recover::RecoveredRun;
 pub use repository::{CommitHook, PinRequest, PreparedCommit, Repository};

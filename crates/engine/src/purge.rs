@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use serde::Serialize;
+use serde_json::Value;
 use windlass_journal::{Check, Reader, RunFilter};
 use windlass_kernel::run::{CheckpointKind, Event, Run, checkpoint_name};
 use windlass_kernel::{CheckpointId, Digest, State, Timestamp, TraceId};
@@ -18,7 +19,7 @@ use crate::snapshot_store::SnapshotStore;
 const DAY_MS: i64 = 24 * 60 * 60 * 1000;
 
 /// Which checkpoints are purged.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Retention {
     /// Only those that are older than this many days.
     pub days: u32,
@@ -28,8 +29,56 @@ pub struct Retention {
     pub approved: bool,
     /// Only those of this run.
     pub run: Option<TraceId>,
+    /// What differs for the checkpoints of phases with a gate, by the gate's id.
+    pub gates: BTreeMap<String, GateRetention>,
     /// Whether to delete nothing and only report.
     pub dry_run: bool,
+}
+
+/// How long the checkpoints of a gate's phase are kept; what is not given is as for all others.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GateRetention {
+    /// Only those that are older than this many days are purged.
+    pub days: Option<u32>,
+    /// The number of newest checkpoints of this gate, in each run, that are never purged.
+    pub keep: Option<usize>,
+    /// Whether approved ones are purged too.
+    pub approved: Option<bool>,
+}
+
+impl Retention {
+    /// Which checkpoints of a run may be purged, in the order of the checkpoints.
+    fn selects(&self, run: &Run, candidates: &[Candidate], now_ms: i64) -> Vec<bool> {
+        let gate_of = |one: &Candidate| {
+            let (phase, _) = run.all_phases().find(|(phase, _)| phase.id == one.phase)?;
+            let id = &phase.gate.as_ref()?.id;
+            self.gates.get(id).map(|own| (id.clone(), *own))
+        };
+        let mut newer_of_gate: BTreeMap<String, usize> = BTreeMap::new();
+        let mut selected = Vec::new();
+        for (newer, one) in candidates.iter().rev().enumerate() {
+            let gate = gate_of(one);
+            let own = gate.as_ref().map(|(_, own)| *own).unwrap_or_default();
+            let newer_in_gate = gate.map_or(0, |(id, _)| {
+                let count = newer_of_gate.entry(id).or_default();
+                *count += 1;
+                *count - 1
+            });
+            let is_kept = match own.keep {
+                Some(keep) => newer_in_gate < keep,
+                None => newer < self.keep,
+            };
+            let before = now_ms - i64::from(own.days.unwrap_or(self.days)) * DAY_MS;
+            let approved = own.approved.unwrap_or(self.approved);
+            selected.push(
+                !is_kept
+                    && one.at.unix_ms() < before
+                    && (approved || one.kind != CheckpointKind::Approved),
+            );
+        }
+        selected.reverse();
+        selected
+    }
 }
 
 /// The result of a purge.
@@ -66,6 +115,7 @@ pub struct PurgedCheckpoint {
 struct Candidate {
     id: CheckpointId,
     name: String,
+    phase: String,
     kind: CheckpointKind,
     at: Timestamp,
     sequence_number: u64,
@@ -132,7 +182,8 @@ impl Engine {
         let _lock = store.lock_for_deletion()?;
         let references = store.references()?;
         let filter = RunFilter { open_only: false, state: None, limit: usize::MAX };
-        let before = self.recording.clock.now().unix_ms() - i64::from(retention.days) * DAY_MS;
+        let now_ms = self.recording.clock.now().unix_ms();
+        let before = now_ms - i64::from(retention.days) * DAY_MS;
         let mut purged = PurgeReport::default();
         let mut used: BTreeSet<Digest> = BTreeSet::new();
         let mut keep_files = false;
@@ -150,17 +201,12 @@ impl Engine {
             };
             let ended = found.trace.head.state == Some(State::Terminal) && !found.live;
             let wanted = retention.run.is_none_or(|only| only == trace_id);
-            let newest = candidates.len().saturating_sub(retention.keep);
+            let selected = retention.selects(&run, &candidates, now_ms);
             let mut stored = BTreeSet::new();
-            for (at, one) in candidates.iter().enumerate() {
+            for (one, is_selected) in candidates.iter().zip(selected) {
                 let own = references_of(&references, &run, one.id);
-                let old = ended
-                    && wanted
-                    && at < newest
-                    && one.at.unix_ms() < before
-                    && (retention.approved || one.kind != CheckpointKind::Approved)
-                    && !own.is_empty();
-                if !old {
+                let purged_now = ended && wanted && is_selected && !own.is_empty();
+                if !purged_now {
                     if !own.is_empty() {
                         used.extend(&one.files);
                         stored.insert(one.id);
@@ -177,6 +223,9 @@ impl Engine {
             }
             let open_to_purge = ended && wanted;
             let is_old = open_to_purge && run.last_at.is_some_and(|at| at.unix_ms() < before);
+            if !is_old {
+                used.extend(imported_files(&run));
+            }
             let candidates = candidates.as_slice();
             let of_run = RunPurge { run: &run, candidates, stored, open_to_purge, is_old };
             purged.references.extend(of_run.other_references(&references));
@@ -206,6 +255,7 @@ impl Engine {
                 candidates.push(Candidate {
                     id: checkpoint.id,
                     name: checkpoint_name(checkpoint.at, &checkpoint.phase, checkpoint.version),
+                    phase: checkpoint.phase.clone(),
                     kind: checkpoint.kind,
                     at: step.entry.ts,
                     sequence_number: step.entry.sequence_number,
@@ -273,6 +323,16 @@ impl Engine {
             format!("checkpoint `{}/{}` was purged", run_name(run), name.unwrap_or_default());
         Err(EngineError::NoCheckpoint { what })
     }
+}
+
+/// The files of a state that the run was imported from: those of complete phases, and those that its options name.
+fn imported_files(run: &Run) -> BTreeSet<Digest> {
+    let Some(started) = &run.started else { return BTreeSet::new() };
+    let outputs = started.inherited.values().flat_map(|done| done.outputs.values().copied());
+    let artifacts = started.options.pointer("/imported/artifacts").and_then(Value::as_object);
+    let artifacts = artifacts.into_iter().flat_map(|map| map.values());
+    let hashes = artifacts.filter_map(|one| one.get("hash")?.as_str()?.parse().ok());
+    outputs.chain(hashes).collect()
 }
 
 /// The references of a checkpoint's snapshots.

@@ -30,6 +30,8 @@ pub enum CheckpointCommand {
     Rollback(CheckpointRollback),
     /// Delete the stored files of old checkpoints of ended runs; the journal stays intact and still lists
     /// them.
+    #[command(after_help = "The checkpoints of a gate are kept as `[retention.gates.GATE]` in \
+        .windlass/config.toml says (`days`, `keep`, `approved`), whatever the options say.")]
     Purge(CheckpointPurge),
     /// Verify all stored snapshots and files, and list what is corrupt.
     Check,
@@ -78,12 +80,12 @@ pub struct CheckpointPurge {
     /// Only this run.
     #[arg(value_name = "RUN")]
     pub run: Option<String>,
-    /// Only checkpoints older than this many days.
-    #[arg(long, value_name = "DAYS", default_value_t = 30)]
-    pub days: u32,
-    /// Keep the newest N of each run, whatever their age.
-    #[arg(long, value_name = "N", default_value_t = 5)]
-    pub keep: usize,
+    /// Only checkpoints older than this many days [default: `[retention] days`, or 30].
+    #[arg(long, value_name = "DAYS")]
+    pub days: Option<u32>,
+    /// Keep the newest N of each run, whatever their age [default: `[retention] keep`, or 5].
+    #[arg(long, value_name = "N")]
+    pub keep: Option<usize>,
     /// Include approved checkpoints.
     #[arg(long)]
     pub approved: bool,
@@ -96,21 +98,34 @@ pub struct CheckpointPurge {
 #[derive(Debug, Subcommand)]
 pub enum Import {
     /// Start a run from a version 1 state file (`phase_artifacts`).
-    V1 {
-        /// The state file.
-        #[arg(value_name = "FILE")]
-        file: PathBuf,
-        /// The loop to continue with.
-        #[arg(long = "loop", value_name = "LOOP", default_value = "phases")]
-        name: String,
-        /// The variant of the loop.
-        #[arg(long, value_name = "VARIANT")]
-        variant: Option<String>,
-        /// The task, if the state file does not name one.
-        #[arg(long, value_name = "TASK")]
-        task: Option<String>,
-        /// Your name, recorded with the run.
-        #[arg(long, value_name = "NAME")]
-        by: Option<String>,
-    },
+    V1(ImportV1),
+}
+
+/// Options of `import v1`.
+#[derive(Debug, Args)]
+pub struct ImportV1 {
+    /// The state file; it is not changed.
+    #[arg(value_name = "FILE")]
+    pub file: PathBuf,
+    /// The loop to continue with.
+    #[arg(long = "loop", value_name = "LOOP", default_value = "phases")]
+    pub name: String,
+    /// The variant of the loop.
+    #[arg(long, value_name = "VARIANT")]
+    pub variant: Option<String>,
+    /// The task, if the state file does not name one.
+    #[arg(long, value_name = "TASK")]
+    pub task: Option<String>,
+    /// Take the agents' answers from this file instead of running agents; tool calls are real.
+    #[arg(long, value_name = "FILE")]
+    pub answers: Option<PathBuf>,
+    /// Write the imported state as a version 2 checkpoint beside the state file, as `NAME.v2.json`.
+    #[arg(long)]
+    pub beside: bool,
+    /// Write the imported state as a version 2 checkpoint into this new file.
+    #[arg(long, value_name = "FILE", conflicts_with = "beside")]
+    pub output: Option<PathBuf>,
+    /// Your name, recorded with the run.
+    #[arg(long, value_name = "NAME")]
+    pub by: Option<String>,
 }

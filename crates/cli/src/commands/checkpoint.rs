@@ -359,11 +359,22 @@ fn print_plan(plan: &RollbackPlan, output: &Output) {
 fn purge(project: &Project, options: &CheckpointPurge, output: &Output) -> CommandResult {
     let setup = open_to_read(project, None, output)?;
     let run = options.run.as_deref().map(|name| setup.engine.find(name)).transpose()?;
+    let settings = &setup.config.retention;
+    let gates = settings.gates();
+    let known = |id: &str| {
+        let mut phases = setup.loops.values().flat_map(|file| &file.plan.phases);
+        phases.any(|phase| phase.gate.as_ref().is_some_and(|gate| gate.id == id))
+    };
+    for id in gates.keys().filter(|id| !known(id)) {
+        let id = sanitize(id);
+        output.note(&format!("config.toml: `retention.gates.{id}` is no gate of a loop"));
+    }
     let purged = setup.engine.purge(&Retention {
-        days: options.days,
-        keep: options.keep,
+        days: options.days.unwrap_or(settings.days),
+        keep: options.keep.unwrap_or(settings.keep),
         approved: options.approved,
         run,
+        gates,
         dry_run: options.dry_run,
     })?;
     if output.json {

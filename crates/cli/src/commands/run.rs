@@ -129,6 +129,28 @@ pub fn start(
     output: &Output,
 ) -> Result<Run, Failure> {
     let (plan, digest) = build_plan(setup, selection)?;
+    let options = recorded_options(setup, answers, more)?;
+    require_programs(&plan)?;
+    let agents: BTreeSet<String> = plan.agents().map(str::to_owned).collect();
+    let chosen = options.clone();
+    let new_setup = setup.config.worktree.new_setup();
+    let new = NewRun { worktree, setup: new_setup, options, ..NewRun::new(plan, digest, task) };
+    Ok(setup.engine.start_if(new, &mut || {
+        if answers.is_some() {
+            return Ok(());
+        }
+        Clients::new(&setup.clients, &setup.secrets)
+            .and_then(|mut clients| clients.require(&agents, &setup.runners, &chosen, output))
+            .map_err(Failure::into_engine_error)
+    })?)
+}
+
+/// The options that are recorded with a run: recorded answers and instructions of the repository among them.
+pub fn recorded_options(
+    setup: &RunSetup,
+    answers: Option<&std::path::Path>,
+    more: Vec<(String, Value)>,
+) -> Result<Value, Failure> {
     let mut options: serde_json::Map<String, Value> = more.into_iter().collect();
     if let Some(path) = answers {
         let bytes = input::read(path, BYTES_MAX)?;
@@ -142,20 +164,7 @@ pub fn start(
     if !instructions.is_empty() {
         options.insert(INSTRUCTIONS_OPTION.to_owned(), Value::Array(instructions));
     }
-    require_programs(&plan)?;
-    let agents: BTreeSet<String> = plan.agents().map(str::to_owned).collect();
-    let options = Value::Object(options);
-    let chosen = options.clone();
-    let new_setup = setup.config.worktree.new_setup();
-    let new = NewRun { worktree, setup: new_setup, options, ..NewRun::new(plan, digest, task) };
-    Ok(setup.engine.start_if(new, &mut || {
-        if answers.is_some() {
-            return Ok(());
-        }
-        Clients::new(&setup.clients, &setup.secrets)
-            .and_then(|mut clients| clients.require(&agents, &setup.runners, &chosen, output))
-            .map_err(Failure::into_engine_error)
-    })?)
+    Ok(Value::Object(options))
 }
 
 /// The repository's own instructions for agents, as they are now: they are recorded with the run.

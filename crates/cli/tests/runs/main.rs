@@ -35,6 +35,8 @@ mod mends_04_put_back;
 mod mends_06_backlog;
 mod mends_07_truth;
 mod mends_08_backup;
+mod mends_08_import;
+mod mends_08_retention;
 mod mends_09_driver;
 mod mends_10_files;
 mod mends_11_checkpoints;

@@ -1,5 +1,6 @@
 //! Every trigger makes its checkpoint, and every field of it is filled.
 
+use std::collections::BTreeMap;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 
@@ -184,17 +185,28 @@ fn what_is_old_is_given_up_and_the_rest_still_works() {
     let run = engine.start(new_run(three())).unwrap();
     approve(&engine, &run, "ann");
     let run = engine.resume(trace(&run)).unwrap();
-    let retention = Retention { days: 0, keep: 2, approved: false, run: None, dry_run: true };
+    let retention = Retention {
+        days: 0,
+        keep: 2,
+        approved: false,
+        run: None,
+        gates: BTreeMap::new(),
+        dry_run: true,
+    };
     world.pass_ms(5000);
     let told = engine.purge(&retention).unwrap();
     let gone: Vec<_> = told.checkpoints.iter().map(|one| one.name.as_str()).collect();
     assert_eq!(gone, ["PRE_plan_v1", "POST_plan_v1", "PRE_build_v1", "POST_build_v1"]);
-    let did = engine.purge(&Retention { dry_run: false, ..retention }).unwrap();
+    let did = engine.purge(&Retention { dry_run: false, ..retention.clone() }).unwrap();
     assert_eq!(did.checkpoints, told.checkpoints);
     // The files of the phases are nobody's any more: the plan that was written, and the declared output.
     assert_eq!(did.files, 2);
     assert!(
-        engine.purge(&Retention { dry_run: false, ..retention }).unwrap().checkpoints.is_empty()
+        engine
+            .purge(&Retention { dry_run: false, ..retention.clone() })
+            .unwrap()
+            .checkpoints
+            .is_empty()
     );
     world.verify();
     let there = engine.has_snapshots(&run).unwrap();
@@ -213,8 +225,14 @@ fn a_purge_waits_for_a_checkpoint_that_is_being_made() {
         Arc::new(move || {
             let (world, (sender, done)) = (world.clone(), channel());
             purges.lock().unwrap().push(std::thread::spawn(move || {
-                let days =
-                    Retention { days: 0, keep: 0, approved: true, run: None, dry_run: false };
+                let days = Retention {
+                    days: 0,
+                    keep: 0,
+                    approved: true,
+                    run: None,
+                    gates: BTreeMap::new(),
+                    dry_run: false,
+                };
                 calm(&world).purge(&days).unwrap();
                 // Nobody waits for it any more if it had to wait itself.
                 let _ = sender.send(());
@@ -268,8 +286,14 @@ fn what_merges_have_stored_is_purged_with_the_run() {
     // The end of a branch is merged again, which needs its beginning.
     let names = names(&world, &run);
     let at = names.iter().position(|name| name == "POST_left_v1").unwrap();
-    let retention =
-        Retention { days: 0, keep: names.len() - at, approved: true, run: None, dry_run: false };
+    let retention = Retention {
+        days: 0,
+        keep: names.len() - at,
+        approved: true,
+        run: None,
+        gates: BTreeMap::new(),
+        dry_run: false,
+    };
     let did = engine.purge(&retention).unwrap();
     assert!(did.checkpoints.iter().any(|one| one.name == "PRE_left_v1"), "{did:?}");
     let target = checkpoint(&world, &run, "POST_left_v1");
