@@ -29,8 +29,8 @@ pub use mcp::{Mcp, McpServe, McpTrust, McpWrap, Serving};
 pub use people::{AddPerson, People};
 pub use policy::{Explain, Policy};
 pub use runs::{
-    Answer, BacklogCommand, Cancel, Close, Demo, Draw, Export, ExportForm, Loop, Queue, Resume,
-    RunTask, Status, StopRuns, Telemetry, Watch,
+    Answer, BacklogCommand, Cancel, Close, Demo, Draw, Export, ExportForm, Loop, MissionCommand,
+    Queue, Resume, RunTask, Status, StopRuns, Telemetry, Watch,
 };
 pub use seal::{Anchor, Canon, Keys, Verify};
 pub use serve::{Serve, ServeCommand, ServePeople};
@@ -183,6 +183,9 @@ pub enum Command {
     /// List, draw and check loops.
     #[command(subcommand)]
     Loop(Loop),
+    /// List, show and check missions: tasks with names, for `windlass run --mission`.
+    #[command(subcommand)]
+    Mission(MissionCommand),
     /// List, show and check the workflows of the core loop.
     #[command(subcommand)]
     Workflow(WorkflowCommand),

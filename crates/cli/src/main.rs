@@ -21,6 +21,7 @@ mod kept_policy;
 mod logging;
 mod mcp;
 mod memory;
+mod missions;
 mod output;
 mod part;
 mod people;
@@ -171,6 +172,9 @@ fn run(cli: &Cli, output: &Output) -> CommandResult {
         Command::Import(command) => commands::import::run(&find()?, command, output),
         Command::Backlog(command) => commands::backlog::run(&find()?, command, output),
         Command::Loop(command) => commands::loops::run(cli.project.as_deref(), command, output),
+        Command::Mission(command) => {
+            commands::mission::run(cli.project.as_deref(), command, output)
+        }
         Command::Workflow(command) => commands::workflow::run(&find()?, command, output),
         Command::Close(options) => commands::close::run(&find()?, options, output),
         Command::Export(options) => commands::export::run(&find()?, options, output),

@@ -3,7 +3,8 @@
 /// The configuration files in the `.windlass` folder, and the folders with more of them.
 pub const CONFIGURATION_FILES: [&str; 2] = ["config.toml", "tools.toml"];
 /// See [`CONFIGURATION_FILES`].
-pub const CONFIGURATION_FOLDERS: [&str; 5] = ["policy", "loops", "agents", "workflows", "core"];
+pub const CONFIGURATION_FOLDERS: [&str; 6] =
+    ["policy", "loops", "agents", "missions", "workflows", "core"];
 
 /// The part of a configuration that something uses. What else there is may change without it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -59,6 +59,8 @@ pub fn hash_of_run(mut files: BTreeMap<String, Vec<u8>>, plan: &Plan) -> Result<
             (Some("loops"), None) => is_driven,
             // Their builtins choose agents while they run.
             (Some("agents"), Some(name)) => is_driven || is_core || agents.contains(name),
+            // What a mission asks for is recorded with the run.
+            (Some("missions"), _) => false,
             (Some(_) | None, _) => true,
         }
     });

@@ -20,7 +20,7 @@ use windlass_journal::Runs;
 use windlass_kernel::artifact::PROJECT_WORKSPACE;
 use windlass_kernel::run::plan::Plan;
 use windlass_kernel::{Code, RiskLevel, TraceId};
-use windlass_loops::{AgentFile, KnownNames, LoopFile};
+use windlass_loops::{AgentFile, KnownNames, LoopFile, MissionFile};
 use windlass_policy::{Connector, Judgement, PolicySet, Question};
 use windlass_runtime::{
     Clock as _, FileWorkspace, Gateway, NamedSecrets, People, PolicySupervisor, SteadyClock,
@@ -35,6 +35,7 @@ use crate::config::Config;
 use crate::core_run;
 use crate::failure::Failure;
 use crate::input::unreadable;
+use crate::missions::missions;
 use crate::output::Output;
 use crate::people::{AccountPeople, user_name};
 use crate::progress::ProgressPrinter;
@@ -58,6 +59,8 @@ pub struct RunSetup {
     pub people: Arc<AccountPeople>,
     /// The loops, by name.
     pub loops: BTreeMap<String, LoopFile>,
+    /// The missions, by name.
+    pub missions: BTreeMap<String, MissionFile>,
     /// The governance rules, without those of loops.
     pub rules: Vec<LocatedRule>,
     /// Who runs agents.
@@ -324,6 +327,7 @@ impl RunSetup {
         let store: Arc<dyn Store> = Arc::new(project.store(&config)?);
         let agents = agents(&files)?;
         let loops = loops(&files, &agents)?;
+        let missions = missions(&files)?;
         let rules = rules(&files)?;
         let root =
             project.root.canonicalize().map_err(|error| unreadable(&project.root, &error))?;
@@ -455,6 +459,7 @@ impl RunSetup {
             config,
             people,
             loops,
+            missions,
             rules,
             runners,
             clients,

@@ -33,6 +33,7 @@ pub enum FileKind {
     Loop,
     Agent,
     Workflow,
+    Mission,
 }
 
 /// Why a loop file, an agent file or a workflow file cannot be used.
@@ -52,7 +53,7 @@ impl LoopError {
     #[must_use]
     pub const fn code(&self) -> Code {
         match self.kind {
-            FileKind::Loop | FileKind::Workflow => Code::LoopInvalid,
+            FileKind::Loop | FileKind::Workflow | FileKind::Mission => Code::LoopInvalid,
             FileKind::Agent => Code::AgentInvalid,
         }
     }

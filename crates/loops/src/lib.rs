@@ -11,6 +11,7 @@ mod file;
 mod graph;
 mod hint;
 mod markdown;
+mod mission;
 mod parts;
 mod select;
 mod workflow;
@@ -19,6 +20,7 @@ pub use agent::AgentFile;
 pub use error::LoopError;
 pub use file::{KnownNames, LoopFile, LoopKind};
 pub use markdown::FILE_BYTES_MAX;
+pub use mission::{ExpandError, MissionFile, Parameter};
 pub use parts::variant::Variant;
 pub use select::SelectError;
 pub use workflow::{

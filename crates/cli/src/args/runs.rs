@@ -11,8 +11,14 @@ use super::Decider;
 #[derive(Debug, Args)]
 pub struct RunTask {
     /// The task: a sentence, JSON, or a `.json` or `.yaml` file.
-    #[arg(value_name = "TASK", required_unless_present = "tasks")]
+    #[arg(value_name = "TASK", required_unless_present_any = ["tasks", "mission"])]
     pub task: Option<String>,
+    /// Start this mission of `.windlass/missions`, which has its task and loop.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["task", "tasks", "name", "variant", "with", "intent"])]
+    pub mission: Option<String>,
+    /// A parameter of the mission, as NAME=VALUE; may be repeated.
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub set: Vec<String>,
     /// Run the tasks of this file one after the other, one per line; `-` reads them from standard input as
     /// they come. Empty lines and those that begin with `#` are skipped.
     #[arg(long, value_name = "FILE", conflicts_with = "task")]
@@ -293,6 +299,25 @@ pub enum Loop {
     /// Check loop files.
     Check {
         /// The files [default: the project's loops].
+        #[arg(value_name = "FILE")]
+        files: Vec<PathBuf>,
+    },
+}
+
+/// Subcommands of `mission`.
+#[derive(Debug, Subcommand)]
+pub enum MissionCommand {
+    /// List the project's missions.
+    List,
+    /// Show a mission: its loop, its parameters and its task.
+    Show {
+        /// The mission.
+        #[arg(value_name = "MISSION")]
+        name: String,
+    },
+    /// Check mission files.
+    Check {
+        /// The files [default: the project's missions].
         #[arg(value_name = "FILE")]
         files: Vec<PathBuf>,
     },

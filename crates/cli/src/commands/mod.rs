@@ -26,6 +26,7 @@ pub mod loops;
 pub mod mcp;
 pub mod memory;
 pub mod metrics;
+pub mod mission;
 pub mod people;
 pub mod policy;
 pub mod queue;

@@ -20,6 +20,7 @@ use crate::commands::{backlog, run_list, status};
 use crate::core_run::audits;
 use crate::failure::{CommandResult, Failure, exit_of};
 use crate::input::{self, unreadable};
+use crate::missions;
 use crate::output::{Output, sanitize};
 use crate::project::{Access, Project};
 use crate::readiness::{Clients, require_programs};
@@ -51,14 +52,19 @@ pub fn open_to_read(
 /// Starts a run, or one for each task of a file, and drives it until it ends or waits.
 pub fn run(project: &Project, options: &RunTask, output: &Output) -> CommandResult {
     let setup = open(project, options.by.as_deref(), output)?;
-    match (&options.tasks, &options.task) {
-        (Some(path), _) => run_list::run_all(&setup, options, path, output),
-        (None, Some(task)) => {
-            let run = run_task(&setup, options, task, output)?;
-            report(&run, output)
-        }
-        (None, None) => Err(Failure::new(Code::RequestInvalid, "there is no task")),
+    if options.mission.is_none() && !options.set.is_empty() {
+        let message = "`--set` gives parameters of a mission, and there is none";
+        return Err(Failure::new(Code::RequestInvalid, message).hint("add `--mission NAME`"));
     }
+    let run = match (&options.mission, &options.tasks, &options.task) {
+        (Some(name), _, _) => run_mission(&setup, options, name, output)?,
+        (None, Some(path), _) => return run_list::run_all(&setup, options, path, output),
+        (None, None, Some(task)) => run_task(&setup, options, task, output)?,
+        (None, None, None) => {
+            return Err(Failure::new(Code::RequestInvalid, "there is no task"));
+        }
+    };
+    report(&run, output)
 }
 
 /// Takes one task through the loop.
@@ -69,16 +75,12 @@ pub(super) fn run_task(
     output: &Output,
 ) -> Result<Run, Failure> {
     let task = read_task(task)?;
-    let answers = options.answers.as_deref();
     let selection = LoopSelection {
         name: &options.name,
         variant: options.variant.as_deref(),
         with: &options.with,
     };
     let mut more = Vec::new();
-    if !options.agent.is_empty() {
-        more.push((AGENTS_OPTION.to_owned(), agents::parse_options(&options.agent)?));
-    }
     if let Some(intent) = &options.intent {
         let (plan, _) = build_plan(setup, &selection)?;
         if !plan.builtins().any(|name| name == "driver/classify") {
@@ -88,7 +90,42 @@ pub(super) fn run_task(
         }
         more.push((INTENT_OPTION.to_owned(), json!(intent)));
     }
-    let run = start(setup, &selection, task, options.worktree, answers, more, output)?;
+    run_selected(setup, options, &selection, task, options.worktree, more, output)
+}
+
+/// Takes the task of a mission through its loop.
+fn run_mission(
+    setup: &RunSetup,
+    options: &RunTask,
+    name: &str,
+    output: &Output,
+) -> Result<Run, Failure> {
+    let mission = missions::find(&setup.missions, name)?;
+    missions::check(mission, &setup.loops)?;
+    let (values, task) = missions::task_of(mission, &missions::given_values(&options.set)?)?;
+    let recorded = json!({ "name": mission.name, "digest": mission.digest, "parameters": values });
+    let more = vec![(missions::OPTION.to_owned(), recorded)];
+    let variant = mission.variant.as_deref();
+    let selection = LoopSelection { name: &mission.loop_name, variant, with: &mission.with };
+    let worktree = options.worktree || mission.worktree;
+    run_selected(setup, options, &selection, task, worktree, more, output)
+}
+
+/// Takes a task through a loop, with the options of the command.
+fn run_selected(
+    setup: &RunSetup,
+    options: &RunTask,
+    selection: &LoopSelection<'_>,
+    task: Value,
+    worktree: bool,
+    mut more: Vec<(String, Value)>,
+    output: &Output,
+) -> Result<Run, Failure> {
+    if !options.agent.is_empty() {
+        more.push((AGENTS_OPTION.to_owned(), agents::parse_options(&options.agent)?));
+    }
+    let answers = options.answers.as_deref();
+    let run = start(setup, selection, task, worktree, answers, more, output)?;
     let run = if options.wait { wait(setup, run, output)? } else { run };
     Ok(put_back(setup, run, output))
 }

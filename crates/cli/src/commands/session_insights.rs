@@ -92,6 +92,8 @@ pub fn insights(project: &Project, options: &SessionInsights, output: &Output) -
         let task = RunTask {
             task: Some(format!("insights of session {name}")),
             tasks: None,
+            mission: None,
+            set: Vec::new(),
             intent: None,
             name: "insights".to_owned(),
             variant: None,

@@ -15,6 +15,7 @@ use crate::args::Status;
 use crate::commands::{expiry, metrics, session_core, transcript};
 use crate::failure::{CommandResult, Failure, exit_of};
 use crate::installed;
+use crate::missions;
 use crate::output::{Output, Style, sanitize};
 use crate::project::Project;
 use crate::session_loop;
@@ -219,6 +220,10 @@ pub fn print(run: &Run, output: &Output) {
         sanitize(&started.plan.title)
     ));
     output.line(&format!("  task     {}", sanitize(task)));
+    let mission = started.options.get(missions::OPTION).and_then(|mission| mission.get("name"));
+    if let Some(name) = mission.and_then(Value::as_str) {
+        output.line(&format!("  mission  {}", sanitize(name)));
+    }
     let state = run.head.state.map_or("", State::as_str);
     output.line(&format!("  state    {state}"));
     for (name, at) in
@@ -400,6 +405,9 @@ pub fn describe(run: &Run) -> Value {
         .collect();
     if let Some(object) = value.as_object_mut() {
         object.insert("phases".to_owned(), Value::Array(phases));
+        let started = run.started.as_ref();
+        let mission = started.and_then(|started| started.options.get(missions::OPTION));
+        object.insert("mission".to_owned(), json!(mission));
         object.insert("ended_at".to_owned(), json!(run.ended.as_ref().map(|ended| ended.at)));
         let changed = run.change.as_ref().map(|change| MeasuringFiles::of(&change.files));
         object.insert(

@@ -454,8 +454,9 @@ pub fn bind(root: &Path, state: &Path) {
 pub fn configuration(root: &Path) -> BTreeMap<String, Vec<u8>> {
     let folder = root.join(".windlass");
     let mut files = BTreeMap::new();
-    let names = ["config.toml", "tools.toml", "policy", "loops", "agents", "workflows", "core"];
-    let mut paths: Vec<PathBuf> = names.map(|name| folder.join(name)).into();
+    let files_and_folders =
+        ["config.toml", "tools.toml", "policy", "loops", "agents", "missions", "workflows", "core"];
+    let mut paths: Vec<PathBuf> = files_and_folders.map(|name| folder.join(name)).into();
     while let Some(path) = paths.pop() {
         if path.is_dir() {
             paths

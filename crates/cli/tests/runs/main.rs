@@ -36,6 +36,7 @@ mod mends_06_backlog;
 mod mends_07_truth;
 mod mends_08_backup;
 mod mends_08_import;
+mod mends_08_missions;
 mod mends_08_retention;
 mod mends_09_driver;
 mod mends_10_files;
