@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use serde_json::{Value, json};
 use windlass_engine::ToolDefinition;
-use windlass_engine::executors::Agent;
+use windlass_engine::executors::{Agent, SUBAGENT_TOOL};
 use windlass_kernel::RiskLevel;
 use windlass_mcp::{ClientInfo, Progress, ToolAnswer, ToolHost, ToolInfo, ToolUse};
 
@@ -46,8 +46,10 @@ pub(crate) struct Offer {
 impl Offer {
     /// The tools of this agent, and `finish`.
     pub(crate) fn new(agent: &Agent, all: Vec<ToolDefinition>, verdicts: &[String]) -> Self {
+        // Which subagents there are is a setting of its own.
         let named = |tool: &str| {
-            agent.tools.as_ref().is_none_or(|names| names.iter().any(|name| name == tool))
+            tool == SUBAGENT_TOOL
+                || agent.tools.as_ref().is_none_or(|names| names.iter().any(|name| name == tool))
         };
         let offered = all.into_iter().filter(|definition| named(&definition.tool));
         let tools = offered.map(|definition| (plain_name(&definition.tool), definition)).collect();
@@ -137,6 +139,7 @@ mod tests {
                 model: None,
                 tools,
                 prompt: String::new(),
+                subagents: Vec::new(),
                 digest: Digest::GENESIS,
             };
             let all = ["files/read", "shell/run"].map(|tool| ToolDefinition {

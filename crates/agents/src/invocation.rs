@@ -414,7 +414,8 @@ impl<'a> Invocation<'a> {
         let all = self
             .spent
             .plus(usage)
-            .plus(Usage { cost_micros: state.cost_micros, ..Usage::default() });
+            .plus(Usage { cost_micros: state.cost_micros, ..Usage::default() })
+            .plus(self.tools.used_by_subagents());
         if let Some(resource) = self.job.budget.exceeded(all) {
             let reason = format!("the budget of {} is used up", resource.as_str());
             state.failure = Some((BUDGET_EXHAUSTED, reason));

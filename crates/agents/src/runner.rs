@@ -69,6 +69,12 @@ pub struct ClientRunner {
     version: OnceLock<String>,
 }
 
+/// What the names of the folders of an attempt begin with; each subagent has folders of its own.
+fn attempt_prefix(job: &AgentJob<'_>) -> String {
+    let subtask = job.subtask.as_ref().map(|label| format!("~{label}")).unwrap_or_default();
+    format!("{}.{}.{}{subtask}.", job.phase, job.attempt, job.agent.name)
+}
+
 impl ClientRunner {
     /// Creates the runner.
     #[must_use]
@@ -89,14 +95,13 @@ impl ClientRunner {
 
     /// The folder of an attempt. It is the same when the attempt goes on after an interruption.
     fn folder_of(&self, job: &AgentJob<'_>) -> PathBuf {
-        let name =
-            format!("{}.{}.{}.{}", job.phase, job.attempt, job.agent.name, self.settings.name);
+        let name = format!("{}{}", attempt_prefix(job), self.settings.name);
         self.folder.join(&job.run_id).join(name)
     }
 
     /// Removes what other clients left of this attempt: their sessions do not know what happens from now on.
     fn remove_others(job: &AgentJob<'_>, own: &Path) -> io::Result<()> {
-        let prefix = format!("{}.{}.{}.", job.phase, job.attempt, job.agent.name);
+        let prefix = attempt_prefix(job);
         let Some(parent) = own.parent().filter(|parent| parent.exists()) else { return Ok(()) };
         for entry in std::fs::read_dir(parent)? {
             let entry = entry?;

@@ -153,7 +153,7 @@ fn add_server(server: &Server, add: &mut impl FnMut(PowerKind, &str, String)) {
             }
         }
         // They work in the workspace alone, or only in the client.
-        Connector::Files | Connector::Person | Connector::Client => {}
+        Connector::Files | Connector::Person | Connector::Client | Connector::Agent => {}
         Connector::Command => {
             for tool in server.tools.values() {
                 let source = format!("{}/{}", server.name, tool.name);

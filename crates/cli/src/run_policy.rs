@@ -7,12 +7,14 @@ use windlass_driver::executor::DRIVER_BUILTINS;
 use windlass_engine::{EngineError, PolicyReader, PolicyStamp};
 use windlass_kernel::Digest;
 use windlass_kernel::run::plan::Plan;
+use windlass_loops::AgentFile;
 use windlass_policy::policy_hash;
 
 use crate::core_run;
 use crate::failure::Failure;
 use crate::part::{CONFIGURATION_FILES, CONFIGURATION_FOLDERS};
 use crate::project::Project;
+use crate::setup::files_in;
 
 /// Reads the policy of the runs of a project.
 pub struct RunPolicy {
@@ -49,7 +51,7 @@ impl PolicyReader for RunPolicy {
 /// The policy hash of a run of this plan: the digest of all files but the loops, agents and tables that it
 /// does not use.
 pub fn hash_of_run(mut files: BTreeMap<String, Vec<u8>>, plan: &Plan) -> Result<Digest, Failure> {
-    let agents: BTreeSet<&str> = plan.agents().collect();
+    let agents = with_subagents(plan.agents().map(str::to_owned), &subagents_of(&files));
     let uses = |names: &[&str]| plan.builtins().any(|name| names.contains(&name));
     let (is_driven, is_core) = (uses(&DRIVER_BUILTINS), uses(&core_run::BUILTINS));
     files.retain(|path, _| {
@@ -65,4 +67,29 @@ pub fn hash_of_run(mut files: BTreeMap<String, Vec<u8>>, plan: &Plan) -> Result<
         }
     });
     Ok(policy_hash(&files)?)
+}
+
+/// The agents that each agent may start, as their files say.
+pub fn subagents_of(files: &BTreeMap<String, Vec<u8>>) -> BTreeMap<String, Vec<String>> {
+    // What is wrong with a file is told where agents are read.
+    let agents = files_in(files, "agents/").filter_map(|(path, bytes)| {
+        let file = AgentFile::parse(path, bytes).ok()?;
+        Some((file.name, file.subagents))
+    });
+    agents.collect()
+}
+
+/// The agents, and all that they may start directly or indirectly.
+pub fn with_subagents(
+    agents: impl IntoIterator<Item = String>,
+    subagents: &BTreeMap<String, Vec<String>>,
+) -> BTreeSet<String> {
+    let mut all = BTreeSet::new();
+    let mut open: Vec<String> = agents.into_iter().collect();
+    while let Some(name) = open.pop() {
+        if all.insert(name.clone()) {
+            open.extend(subagents.get(&name).into_iter().flatten().cloned());
+        }
+    }
+    all
 }

@@ -52,7 +52,7 @@ impl Surroundings for ProjectSurroundings<'_> {
         let mut servers = self.supervisor.set().registry().tools().map(|(server, _)| server);
         let found = servers.find(|one| one.name == server);
         found.is_some_and(|server| match server.connector {
-            Connector::Command | Connector::Files | Connector::Person => true,
+            Connector::Command | Connector::Files | Connector::Person | Connector::Agent => true,
             Connector::McpStdio { .. } | Connector::McpHttp { .. } => false,
             Connector::Client => server.name == CLIENT_SERVER,
         })

@@ -40,7 +40,7 @@ use crate::output::Output;
 use crate::people::{AccountPeople, user_name};
 use crate::progress::ProgressPrinter;
 use crate::project::{Access, Project};
-use crate::run_policy::RunPolicy;
+use crate::run_policy::{RunPolicy, subagents_of};
 use crate::telemetry::{Collector, ExportQueue, RunExporter};
 use crate::tool_definitions;
 use crate::user_config::UserConfig;
@@ -63,6 +63,8 @@ pub struct RunSetup {
     pub missions: BTreeMap<String, MissionFile>,
     /// The governance rules, without those of loops.
     pub rules: Vec<LocatedRule>,
+    /// The agents that each agent may start.
+    pub subagents: BTreeMap<String, Vec<String>>,
     /// Who runs agents.
     pub runners: RunnerChoice,
     /// The user's settings of clients.
@@ -256,9 +258,17 @@ pub fn agents(files: &BTreeMap<String, Vec<u8>>) -> Result<BTreeMap<String, Agen
                 model: file.model,
                 tools: file.tools,
                 prompt: file.prompt,
+                subagents: file.subagents,
                 digest: file.digest,
             },
         );
+    }
+    for agent in agents.values() {
+        if let Some(name) = agent.subagents.iter().find(|name| !agents.contains_key(*name)) {
+            let message = format!("agents/{}.md: `subagents` names `{name}`", agent.name);
+            return Err(Failure::new(Code::ConfigInvalid, format!("{message}, which is no agent"))
+                .hint("name agents of this project, or add the agent's file"));
+        }
     }
     Ok(agents)
 }
@@ -327,7 +337,7 @@ impl RunSetup {
         let store: Arc<dyn Store> = Arc::new(project.store(&config)?);
         let agents = agents(&files)?;
         let loops = loops(&files, &agents)?;
-        let missions = missions(&files)?;
+        let (missions, subagents) = (missions(&files)?, subagents_of(&files));
         let rules = rules(&files)?;
         let root =
             project.root.canonicalize().map_err(|error| unreadable(&project.root, &error))?;
@@ -460,6 +470,7 @@ impl RunSetup {
             people,
             loops,
             missions,
+            subagents,
             rules,
             runners,
             clients,

@@ -18,7 +18,11 @@ fn definition(server: &Server, tool: &Tool) -> Option<ToolDefinition> {
         }
         Connector::Person => (ASK.to_owned(), question_schema()),
         Connector::Command => (String::new(), command_schema(tool)),
-        Connector::McpStdio { .. } | Connector::McpHttp { .. } | Connector::Client => return None,
+        // An agent is offered the agents that its own file names, by its run.
+        Connector::McpStdio { .. }
+        | Connector::McpHttp { .. }
+        | Connector::Client
+        | Connector::Agent => return None,
     };
     Some(ToolDefinition {
         tool: format!("{}/{}", server.name, tool.name),

@@ -81,6 +81,8 @@ pub enum Target {
     Person,
     /// The client of a coding agent. No connector performs it.
     Client,
+    /// Another agent, which the run starts once the call is permitted. No connector performs it.
+    Agent,
 }
 
 /// Prints the names of environment variables, never their values.
@@ -119,6 +121,7 @@ impl fmt::Debug for Target {
                 .finish(),
             Self::Person => formatter.write_str("Person"),
             Self::Client => formatter.write_str("Client"),
+            Self::Agent => formatter.write_str("Agent"),
             Self::Files { root } => formatter.debug_struct("Files").field("root", root).finish(),
         }
     }

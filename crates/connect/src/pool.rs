@@ -131,7 +131,11 @@ impl Connectors {
     fn slot(&self, target: &Target) -> Result<Arc<Slot>, CallFailure> {
         let server = match target {
             Target::McpStdio { server, .. } | Target::McpHttp { server, .. } => server,
-            Target::Command { .. } | Target::Files { .. } | Target::Person | Target::Client => {
+            Target::Command { .. }
+            | Target::Files { .. }
+            | Target::Person
+            | Target::Client
+            | Target::Agent => {
                 let message = "this target is not an MCP server";
                 return Err(CallFailure::protocol(Certainty::DidNotRun, message));
             }
@@ -206,6 +210,10 @@ impl Connect for Connectors {
                 let message = "a person is asked by the gateway, not by a connector";
                 CallFailure::internal(Certainty::DidNotRun, message).into_reply(None)
             }
+            Target::Agent => {
+                let message = "an agent is started by its run, not by a connector";
+                CallFailure::internal(Certainty::DidNotRun, message).into_reply(None)
+            }
             Target::Client => {
                 let message = "only the client of a coding agent has this tool";
                 CallFailure::unavailable(Certainty::DidNotRun, message).into_reply(None)
@@ -222,7 +230,8 @@ impl Connect for Connectors {
             | Target::McpStdio { .. }
             | Target::McpHttp { .. }
             | Target::Person
-            | Target::Client => None,
+            | Target::Client
+            | Target::Agent => None,
         }
     }
 }

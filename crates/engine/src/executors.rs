@@ -9,6 +9,7 @@ mod input;
 mod outputs;
 mod script;
 mod spend;
+mod subagent;
 mod tool_caller;
 mod transcript;
 
@@ -30,6 +31,7 @@ pub use agent::{
 pub use builtin::{BUILTINS, Builtin, BuiltinJob, task_strings};
 pub use script::{OPTION as ANSWERS_OPTION, Script, ScriptError};
 pub use spend::SpendCap;
+pub use subagent::SUBAGENT_TOOL;
 pub use tool_caller::{
     AgentGuard, CallResult, EarlierCall, ToolCaller, ToolRequest, failure_reason,
 };
@@ -265,7 +267,8 @@ impl PhaseExecutor for Executors {
             self.guard.as_deref(),
             self.call_limits,
         )
-        .audited(Audit::of(self, assignment, recorder));
+        .audited(Audit::of(self, assignment, recorder))
+        .with_subagents(self, recorder);
         let result = tools.end(self.produce(doer, assignment, &tools, recorder)?);
         let result = redact_work(&self.redactor, result);
         match &assignment.subject {

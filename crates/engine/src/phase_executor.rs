@@ -193,6 +193,19 @@ pub struct Verdict {
     pub duration_ms: u64,
 }
 
+/// An agent or a program that is about to start.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StartingInvocation<'a> {
+    /// The agent or the program.
+    pub agent: &'a str,
+    /// The runner.
+    pub runner: &'a str,
+    /// The model, if there is one.
+    pub model: Option<&'a str>,
+    /// The invocation whose agent asked for it, if it is a subagent's.
+    pub parent: Option<u64>,
+}
+
 /// Records the events of one piece of work.
 pub struct PhaseRecorder<'a> {
     recorder: &'a Mutex<RunRecorder>,
@@ -238,13 +251,24 @@ impl<'a> PhaseRecorder<'a> {
         runner: &str,
         model: Option<&str>,
     ) -> Result<u64, EngineError> {
+        let starting = StartingInvocation { agent, runner, model, parent: None };
+        self.start_invocation(assignment, &starting)
+    }
+
+    /// Records that an agent is about to start, for a phase or for another agent.
+    pub(crate) fn start_invocation(
+        &self,
+        assignment: &Assignment,
+        starting: &StartingInvocation<'_>,
+    ) -> Result<u64, EngineError> {
         let run = self.with(|run| Event::InvocationStarted {
             phase: assignment.phase.id.clone(),
             attempt: assignment.attempt,
             invocation: run.invocations + 1,
-            agent: agent.to_owned(),
-            runner: runner.to_owned(),
-            model: model.map(str::to_owned),
+            agent: starting.agent.to_owned(),
+            runner: starting.runner.to_owned(),
+            model: starting.model.map(str::to_owned),
+            parent: starting.parent,
         })?;
         Ok(run.invocations)
     }
@@ -260,8 +284,20 @@ impl<'a> PhaseRecorder<'a> {
         note: &str,
     ) {
         let note = note.to_owned();
-        let event = Event::InvocationEnded { invocation, result, usage, duration_ms, note };
+        self.add_ended(Event::InvocationEnded { invocation, result, usage, duration_ms, note });
+    }
+
+    /// Records the end of an invocation together with the next event.
+    pub(crate) fn add_ended(&self, event: Event) {
         self.ended.lock().unwrap_or_else(PoisonError::into_inner).push(event);
+    }
+
+    /// Records the end of a subagent and its answer in one transaction: others may record meanwhile.
+    pub(crate) fn record_both(&self, first: Event, second: Event) -> Result<(), EngineError> {
+        let mut recorder = self.recorder.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut events = self.ended();
+        events.extend([first, second]);
+        recorder.append(events)
     }
 
     /// Records a note.

@@ -4,7 +4,7 @@ use crate::client::Client;
 use crate::event::ToolUse;
 
 /// Names of servers of ours, which an MCP server of a client may not have.
-const RESERVED: [&str; 4] = ["shell", "fs", "ask", "client"];
+const RESERVED: [&str; 5] = ["shell", "fs", "ask", "client", "agent"];
 
 /// The longest name of a server or tool.
 const NAME_BYTES_MAX: usize = 128;

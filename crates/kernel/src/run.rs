@@ -41,6 +41,7 @@ pub use governance::{ComplianceResult, GateResult, GateStatus, GovernanceResult}
 pub use integration::{
     Integration, IntegrationState, IntegrationStep, MergeStrategy, OpenConflict,
 };
+pub use invocation::SUBAGENT_DEPTH_MAX;
 pub use measuring::{MeasuringFiles, is_measuring, is_measuring_folder};
 pub use name::{RunName, RunNameError};
 pub use next::{Next, Work};

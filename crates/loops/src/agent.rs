@@ -34,15 +34,18 @@ pub struct AgentFile {
     pub name: String,
     /// The prompt: the text below the frontmatter.
     pub prompt: String,
+    /// The agents that it may start within its work.
+    pub subagents: Vec<String>,
     /// The tools that the agent may use; all of its runner's when absent.
     pub tools: Option<Vec<String>>,
 }
 
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 17] = [
     "name",
     "description",
     "tools",
     "disallowedTools",
+    "subagents",
     "model",
     "permissionMode",
     "maxTurns",
@@ -79,6 +82,7 @@ fn read(file: &MarkdownFile<'_>) -> Result<AgentFile, Diagnostic> {
     let tools = fields.get("tools").map(|node| names(node, "tools")).transpose()?;
     let disallowed = fields.get("disallowedTools").map(|node| names(node, "disallowedTools"));
     let disallowed_tools = disallowed.transpose()?.unwrap_or_default();
+    let subagents = fields.get("subagents").map(subagents).transpose()?.unwrap_or_default();
     let more = more(&fields)?;
     let prompt = document.body.trim();
     if prompt.is_empty() {
@@ -92,6 +96,7 @@ fn read(file: &MarkdownFile<'_>) -> Result<AgentFile, Diagnostic> {
         more,
         name,
         prompt: prompt.to_owned(),
+        subagents,
         tools,
     })
 }
@@ -102,7 +107,9 @@ fn more(fields: &Fields<'_>) -> Result<BTreeMap<String, Json>, Diagnostic> {
     for key in KEYS {
         let Some(node) = fields.get(key) else { continue };
         match key {
-            "name" | "description" | "tools" | "disallowedTools" | "model" => continue,
+            "name" | "description" | "tools" | "disallowedTools" | "model" | "subagents" => {
+                continue;
+            }
             "maxTurns" => {
                 number::whole(node, key, 1, number::SAFE_MAX)?;
             }
@@ -134,6 +141,21 @@ fn more(fields: &Fields<'_>) -> Result<BTreeMap<String, Json>, Diagnostic> {
         more.insert(key.to_owned(), fields::json(node)?);
     }
     Ok(more)
+}
+
+/// The names of agents, each once.
+fn subagents(node: &Node) -> Result<Vec<String>, Diagnostic> {
+    // An empty list is as none.
+    if matches!(&node.value, Value::List(items) if items.is_empty()) {
+        return Ok(Vec::new());
+    }
+    let mut names = names(node, "subagents")?;
+    if let Some(name) = names.iter().find(|name| !text::is_id(name)) {
+        return Err(text::bad_id(name, "name of an agent").at(node.position));
+    }
+    names.sort();
+    names.dedup();
+    Ok(names)
 }
 
 fn one_of(node: &Node, key: &'static str, words: &[&str]) -> Result<(), Diagnostic> {

@@ -84,7 +84,11 @@ impl McpMemory {
     fn server(&self) -> &str {
         match &self.target {
             Target::McpStdio { server, .. } | Target::McpHttp { server, .. } => server,
-            Target::Command { .. } | Target::Files { .. } | Target::Person | Target::Client => "",
+            Target::Command { .. }
+            | Target::Files { .. }
+            | Target::Person
+            | Target::Client
+            | Target::Agent => "",
         }
     }
 

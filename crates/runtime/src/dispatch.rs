@@ -55,6 +55,9 @@ impl Gateway {
         if preparation.target == Target::Person {
             return Ok(person_answer(call));
         }
+        if preparation.target == Target::Agent {
+            return Ok(agent_permitted(call));
+        }
         fault::point("dispatch.before");
         let started = Instant::now();
         let reply = self.connect.perform(&job);
@@ -154,6 +157,19 @@ fn person_answer(call: &Call) -> Settlement {
             let error = EffectError { code, message, may_have_run: false };
             (Outcome::Failure, Value::Null, Some(error))
         }
+    };
+    Settlement { outcome, result, error, duration_ms: 0, by: SettledBy::Answer }
+}
+
+/// The result of a call that starts an agent: the run may start it. What it answers is recorded in the run.
+fn agent_permitted(call: &Call) -> Settlement {
+    let is_of_run = call.request.as_ref().is_some_and(|(request, _)| request.run.is_some());
+    let (outcome, result, error) = if is_of_run {
+        (Outcome::Success, json!({ "permitted": true }), None)
+    } else {
+        let message = "agents are started within the work of a run alone".to_owned();
+        let error = EffectError { code: Code::ToolFailed, message, may_have_run: false };
+        (Outcome::Failure, Value::Null, Some(error))
     };
     Settlement { outcome, result, error, duration_ms: 0, by: SettledBy::Answer }
 }

@@ -151,6 +151,7 @@ impl PolicySupervisor {
             Connector::Files => Target::Files { root: cwd },
             Connector::Person => Target::Person,
             Connector::Client => Target::Client,
+            Connector::Agent => Target::Agent,
         })
     }
 

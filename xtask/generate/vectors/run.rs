@@ -250,6 +250,7 @@ fn samples() -> Result<Vec<Event>> {
             agent: word("builder"),
             runner: word("script"),
             model: None,
+            parent: None,
         },
         Event::InvocationEnded {
             invocation: 1,

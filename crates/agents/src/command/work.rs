@@ -209,7 +209,9 @@ impl<'a> Work<'a> {
             Spoken::Call { id, name, arguments } => self.call(id, &name, arguments, scope)?,
             Spoken::Usage(usage) => {
                 self.usage = self.usage.plus(usage);
-                if let Some(resource) = self.job.budget.exceeded(self.usage) {
+                if let Some(resource) =
+                    self.job.budget.exceeded(self.usage.plus(self.tools.used_by_subagents()))
+                {
                     let reason = format!("the budget of {} is used up", resource.as_str());
                     return Ok(Some(End::Failed(BUDGET_EXHAUSTED, reason)));
                 }

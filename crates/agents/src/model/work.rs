@@ -138,6 +138,7 @@ impl<'a> Work<'a> {
                 self.job.transcript.add("text", json!({ "text": turn.text }));
             }
             let spent = Usage { cost_micros: self.cost_micros, ..self.used.usage };
+            let spent = spent.plus(self.tools.used_by_subagents());
             if let Some(resource) = self.job.budget.exceeded(spent) {
                 let reason = format!("the budget of {} is used up", resource.as_str());
                 return Ok(End::Failed(BUDGET_EXHAUSTED, reason));

@@ -108,7 +108,8 @@ fn command_of(supervisor: &PolicySupervisor, tool: &str, line: &str) -> Result<P
         | Target::McpHttp { .. }
         | Target::Files { .. }
         | Target::Person
-        | Target::Client => {
+        | Target::Client
+        | Target::Agent => {
             Err(refused(Code::SandboxUnavailable, "shell/run is not a command".to_owned()))
         }
     }

@@ -252,7 +252,7 @@ fn check_servers(
         {
             findings.add(&name, Health::Warn, "its token is sent unencrypted; use https");
         }
-        if matches!(server.connector, Connector::Files | Connector::Person) {
+        if matches!(server.connector, Connector::Files | Connector::Person | Connector::Agent) {
             findings.add(name, Health::Good, format!("tools of Windlass: {}", server.tools.len()));
         } else if server.connector == Connector::Client {
             let message = format!("tools that only coding agents have: {}", server.tools.len());

@@ -69,6 +69,7 @@ const FILES: &[(&str, &str)] = &[
     ("agents/documenter.md", include_str!("../../../../loops/agents/documenter.md")),
     ("agents/executor.md", include_str!("../../../../loops/agents/executor.md")),
     ("agents/framework.md", include_str!("../../../../loops/agents/framework.md")),
+    ("agents/helper.md", include_str!("../../../../loops/agents/helper.md")),
     ("agents/hygienist.md", include_str!("../../../../loops/agents/hygienist.md")),
     ("agents/prompt-hydrator.md", include_str!("../../../../loops/agents/prompt-hydrator.md")),
     ("agents/qa-engineer.md", include_str!("../../../../loops/agents/qa-engineer.md")),

@@ -1,6 +1,5 @@
 //! `windlass run` and `windlass resume`.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -24,6 +23,7 @@ use crate::missions;
 use crate::output::{Output, sanitize};
 use crate::project::{Access, Project};
 use crate::readiness::{Clients, require_programs};
+use crate::run_policy::with_subagents;
 use crate::run_settings::put_back;
 use crate::setup::{RunSetup, actor_name, compose_rules};
 
@@ -168,7 +168,7 @@ pub fn start(
     let (plan, digest) = build_plan(setup, selection)?;
     let options = recorded_options(setup, answers, more)?;
     require_programs(&plan)?;
-    let agents: BTreeSet<String> = plan.agents().map(str::to_owned).collect();
+    let agents = with_subagents(plan.agents().map(str::to_owned), &setup.subagents);
     let chosen = options.clone();
     let new_setup = setup.config.worktree.new_setup();
     let new = NewRun { worktree, setup: new_setup, options, ..NewRun::new(plan, digest, task) };

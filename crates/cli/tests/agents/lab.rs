@@ -171,6 +171,7 @@ impl Lab {
                 let ours = [
                     "fs_",
                     "shell_",
+                    "agent_run",
                     "ask_person",
                     "finish",
                     "mcp_resource",

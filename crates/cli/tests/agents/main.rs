@@ -44,6 +44,11 @@ macro_rules! for_each_client {
             }
 
             #[test]
+            fn mend_08_an_agent_starts_another() {
+                crate::work::an_agent_starts_another(&KIND);
+            }
+
+            #[test]
             fn tasks_of_the_driver_pass() {
                 crate::work::tasks_of_the_driver_pass(&KIND);
             }

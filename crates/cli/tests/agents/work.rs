@@ -27,6 +27,31 @@ pub fn a_run_goes_to_a_commit(kind: &'static Kind) {
     assert!(!lab.repo.place.stores(KEY), "the credential is stored");
 }
 
+/// The builder starts another agent with the same client, and gets its answer.
+pub fn an_agent_starts_another(kind: &'static Kind) {
+    let args = json!({ "agent": "helper", "task": "Write hello.txt." });
+    let mut script = script(vec![call("agent_run", args.clone())]);
+    let helper =
+        [shell("echo hello > hello.txt"), answer(json!({ "summary": "The part is done." }))];
+    let conversations = script["conversations"].as_array_mut().expect("conversations");
+    conversations.push(json!({ "when": "You help with parts", "steps": helper }));
+    let Some(lab) = Lab::new(kind, &script) else { return };
+    let builder = ".windlass/agents/builder.md";
+    lab.repo.place.replace(builder, "ask/person\n---", "ask/person\nsubagents: [helper]\n---");
+    let file = "---\nname: helper\ndescription: Writes one file.\ntools: shell/run\n---\n\nYou help with parts.\n";
+    lab.repo.write(".windlass/agents/helper.md", file);
+    lab.repo.commit("a helper");
+    let before = lab.repo.commits();
+    lab.run().exit(0);
+    lab.has_passed(before);
+    assert_eq!(lab.repo.git(&["show", "HEAD:hello.txt"]), "hello");
+    let expected =
+        [("agent/run", args), ("shell/run", json!({ "line": "echo hello > hello.txt" }))]
+            .map(|(tool, args)| (tool.to_owned(), args, "COMPLETED".to_owned()));
+    assert_eq!(lab.calls(), expected);
+    assert!(lab.told().contains("The part is done."), "{}", lab.told());
+}
+
 /// Two tasks of the driver loop: one makes the context file inside the sandbox, the next one changes code.
 pub fn tasks_of_the_driver_pass(kind: &'static Kind) {
     let context = json!({ "path": "ai.project.json", "content": "{\"project\":\"demo\"}\n" });

@@ -162,6 +162,7 @@ fn what_was_recorded_is_no_change_of_the_repository() {
             ".windlass/agents/documenter.md",
             ".windlass/agents/executor.md",
             ".windlass/agents/framework.md",
+            ".windlass/agents/helper.md",
             ".windlass/agents/hygienist.md",
             ".windlass/agents/prompt-hydrator.md",
             ".windlass/agents/qa-engineer.md",

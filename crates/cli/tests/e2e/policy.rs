@@ -34,6 +34,7 @@ fn the_shipped_policy_is_good() {
         "agents/documenter.md",
         "agents/executor.md",
         "agents/framework.md",
+        "agents/helper.md",
         "agents/hygienist.md",
         "agents/prompt-hydrator.md",
         "agents/qa-engineer.md",

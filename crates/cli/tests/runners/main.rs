@@ -15,6 +15,7 @@ mod command;
 mod harness;
 mod kills;
 mod lab;
+mod mends_08_subagents;
 mod model;
 mod person;
 mod scripted;

@@ -38,6 +38,7 @@ mod mends_08_backup;
 mod mends_08_import;
 mod mends_08_missions;
 mod mends_08_retention;
+mod mends_08_subagents;
 mod mends_09_driver;
 mod mends_10_files;
 mod mends_11_checkpoints;

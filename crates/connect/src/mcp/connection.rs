@@ -82,7 +82,11 @@ impl Connection {
 
     async fn try_open(target: &Target, sandbox: Option<Arc<Sandbox>>) -> Result<Self, CallFailure> {
         let (service, state, server) = match target {
-            Target::Command { .. } | Target::Files { .. } | Target::Person | Target::Client => {
+            Target::Command { .. }
+            | Target::Files { .. }
+            | Target::Person
+            | Target::Client
+            | Target::Agent => {
                 let message = "this target is not an MCP server";
                 return Err(CallFailure::internal(Certainty::DidNotRun, message));
             }

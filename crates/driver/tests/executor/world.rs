@@ -209,6 +209,7 @@ impl World {
             model: file.model,
             tools: file.tools,
             prompt: file.prompt,
+            subagents: file.subagents,
             digest: file.digest,
         };
         let gateways: Arc<dyn GatewayProvider> = Arc::new(Tools { set, gateway });

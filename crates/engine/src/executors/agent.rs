@@ -7,17 +7,20 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use windlass_kernel::run::plan::BudgetedResource;
 use windlass_kernel::run::plan::FAILED;
-use windlass_kernel::run::{Failure, NoteKind, Run, Usage, WaitsFor};
+use windlass_kernel::run::{Event, Failure, NoteKind, Run, Usage, WaitsFor};
 use windlass_kernel::{Digest, Timestamp};
 
 use super::Executors;
-use super::input::phase_input;
+use super::input::{phase_input, subtask_input};
 use super::script::Script;
 use super::spend::tomorrow;
+use super::subagent::{SUBAGENT_TOOL, Subtask, checked};
 use super::tool_caller::ToolCaller;
 use super::transcript::Transcript;
 use crate::error::EngineError;
-use crate::phase_executor::{Answer, Assignment, PhaseRecorder, Subject, WorkResult};
+use crate::phase_executor::{
+    Answer, Assignment, PhaseRecorder, StartingInvocation, Subject, WorkResult,
+};
 use crate::redaction::redact_work;
 
 /// An agent, as defined by its file.
@@ -33,6 +36,8 @@ pub struct Agent {
     pub tools: Option<Vec<String>>,
     /// The system prompt.
     pub prompt: String,
+    /// The agents that it may start within its work.
+    pub subagents: Vec<String>,
     /// The digest of its file.
     pub digest: Digest,
 }
@@ -55,6 +60,8 @@ pub struct AgentJob<'a> {
     pub verdicts: Vec<String>,
     /// The number of the invocation in the run.
     pub invocation: u64,
+    /// What tells the work of a subagent from all other work of the run; `None` for the agent of the phase.
+    pub subtask: Option<String>,
     /// The run's id.
     pub run_id: String,
     /// Where notes about the invocation are recorded.
@@ -75,7 +82,7 @@ pub struct JobBudget {
 }
 
 impl JobBudget {
-    fn of(run: &Run) -> Self {
+    pub(super) fn of(run: &Run) -> Self {
         let left = |resource| Some(run.limit(resource)?.saturating_sub(run.used(resource)));
         Self {
             tokens: left(BudgetedResource::Tokens),
@@ -92,7 +99,7 @@ impl JobBudget {
         }
     }
 
-    fn is_used_up(self) -> bool {
+    pub(super) fn is_used_up(self) -> bool {
         self.tokens == Some(0) || self.cost_micros == Some(0)
     }
 
@@ -226,11 +233,24 @@ impl Executors {
         unavailable(agent, &[Tried { runner: String::new(), failure, until: tomorrow(now) }])
     }
 
-    /// Runs an agent; records the start before it and the end after it.
+    /// Runs the agent of a phase or check; records the start before it and the end after it.
     pub(super) fn run_agent(
         &self,
         name: &str,
         prompt: Option<&str>,
+        assignment: &Assignment,
+        tools: &ToolCaller<'_>,
+        recorder: &PhaseRecorder<'_>,
+    ) -> Result<WorkResult, EngineError> {
+        self.run_agent_for(name, prompt, None, assignment, tools, recorder)
+    }
+
+    /// Runs an agent, for a phase or check or for another agent.
+    pub(super) fn run_agent_for(
+        &self,
+        name: &str,
+        prompt: Option<&str>,
+        subtask: Option<&Subtask>,
         assignment: &Assignment,
         tools: &ToolCaller<'_>,
         recorder: &PhaseRecorder<'_>,
@@ -264,7 +284,17 @@ impl Executors {
             }
         }
         let agent = &agent;
-        let mut input = phase_input(assignment);
+        if !agent.subagents.is_empty() && self.gateways.class_of("agent", "run").is_none() {
+            let reason = format!(
+                "`{name}` has subagents, but tools.toml does not register `{SUBAGENT_TOOL}`: add [server.agent] \
+                 with connector = \"agent\", and [server.agent.tool.run] with class = \"write\""
+            );
+            return Ok(WorkResult::failed("validation_error", reason));
+        }
+        let mut input = match subtask {
+            Some(subtask) => subtask_input(assignment, subtask),
+            None => phase_input(assignment),
+        };
         if let (Some(prompt), Some(object)) = (prompt, input.as_object_mut()) {
             object.insert("prompt".to_owned(), Value::String(prompt.to_owned()));
         }
@@ -280,6 +310,8 @@ impl Executors {
             Subject::Work => String::new(),
             Subject::Check(check) => format!(".{}", check.id),
         };
+        let label = subtask.map(Subtask::label);
+        let subject = label.iter().fold(subject, |subject, label| format!("{subject}.{label}"));
         let transcript = Transcript::open(
             transcripts,
             &run_id.clone().unwrap_or_default(),
@@ -294,8 +326,14 @@ impl Executors {
             };
             left -= 1;
             let model = runner.model(agent);
-            let invocation =
-                recorder.invocation_started(assignment, name, runner.name(), model.as_deref())?;
+            let starting = StartingInvocation {
+                agent: name,
+                runner: runner.name(),
+                model: model.as_deref(),
+                parent: subtask.map(|subtask| subtask.parent),
+            };
+            let invocation = recorder.start_invocation(assignment, &starting)?;
+            tools.set_caller(invocation, agent);
             let began = Instant::now();
             let job = AgentJob {
                 agent,
@@ -303,9 +341,10 @@ impl Executors {
                 phase: &assignment.phase.id,
                 attempt: assignment.attempt,
                 workspace: &assignment.workspace,
-                time_left: assignment.time_left,
-                verdicts: verdicts(assignment),
+                time_left: tools.time_left(),
+                verdicts: if subtask.is_some() { Vec::new() } else { verdicts(assignment) },
                 invocation,
+                subtask: label.clone(),
                 run_id: run_id.clone().unwrap_or_default(),
                 recorder,
                 transcript: &transcript,
@@ -317,6 +356,9 @@ impl Executors {
             );
             result = runner.run(&job, tools)?;
             result = redact_work(&self.redactor, tools.end(result));
+            if subtask.is_some() {
+                result = checked(result);
+            }
             let is_over = matches!(result, WorkResult::Finished(_)) && trouble(&result).is_none();
             transcript.add("ended", describe_end(&result));
             if transcripts.is_some() {
@@ -325,7 +367,20 @@ impl Executors {
             let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
             let (ended, usage, note) = result.invocation();
             let note: String = note.chars().take(2000).collect();
-            recorder.invocation_ended(invocation, ended, usage, duration_ms, &note);
+            let ended =
+                Event::InvocationEnded { invocation, result: ended, usage, duration_ms, note };
+            match (subtask, &result) {
+                (Some(subtask), WorkResult::Finished(answer))
+                    if is_over && !is_exhausted(&result) =>
+                {
+                    let body = subtask.record(invocation, answer);
+                    recorder.record_both(ended, Event::Noted { what: NoteKind::Agent, body })?;
+                }
+                (Some(_) | None, _) => recorder.add_ended(ended),
+            }
+            if subtask.is_some() {
+                tools.add_usage(usage);
+            }
             if is_exhausted(&result) {
                 let run = recorder.run();
                 let own = JobBudget::of(&run).exceeded(usage);
@@ -345,8 +400,8 @@ impl Executors {
                 return Ok(unavailable(name, &tried));
             }
         }
-        if let (Some(guard), WorkResult::Finished(Answer { answer, failure: None, .. })) =
-            (guard, &result)
+        if let (Some(guard), None, WorkResult::Finished(Answer { answer, failure: None, .. })) =
+            (guard, subtask, &result)
             && let Err(reason) = guard.check_answer(answer)
         {
             return Ok(WorkResult::failed("validation_error", reason));

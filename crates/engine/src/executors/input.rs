@@ -3,6 +3,7 @@
 use serde_json::{Map, Value, json};
 use windlass_kernel::run::plan::Doer;
 
+use super::subagent::Subtask;
 use crate::phase_executor::{Assignment, Subject};
 
 /// Builds the input of a piece of work; it depends on the recorded run alone.
@@ -42,6 +43,20 @@ pub(crate) fn phase_input(assignment: &Assignment) -> Value {
         "run_id": started.map(|started| started.run_id.clone()),
         "task": started.map_or(Value::Null, |started| started.task.clone()),
         "time_left_ms": assignment.time_left.map(|left| u64::try_from(left.as_millis()).unwrap_or(u64::MAX)),
+        "workspace": assignment.workspace.display().to_string(),
+    })
+}
+
+/// Builds the input of a subagent: what it was asked to do, and nothing else of the run.
+pub(crate) fn subtask_input(assignment: &Assignment, subtask: &Subtask) -> Value {
+    let started = assignment.run.started.as_deref();
+    json!({
+        "asked_by": subtask.asked_by,
+        "attempt": assignment.attempt,
+        "context": subtask.context,
+        "phase": assignment.phase.id,
+        "run_id": started.map(|started| started.run_id.clone()),
+        "task": subtask.task,
         "workspace": assignment.workspace.display().to_string(),
     })
 }

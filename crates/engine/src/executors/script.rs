@@ -179,7 +179,8 @@ impl Runner for Script {
         let at = usize::try_from(job.attempt).unwrap_or(usize::MAX).saturating_sub(1);
         // Each of several agents in one phase may have its own answers.
         let own = self.phases.get(&format!("{}/{}", job.phase, job.agent.name));
-        let attempts = own.or_else(|| self.phases.get(job.phase));
+        // Those of the phase are not those of its subagents.
+        let attempts = own.or_else(|| self.phases.get(job.phase).filter(|_| job.subtask.is_none()));
         let scripted = attempts.and_then(|attempts| attempts.get(at));
         let Some(scripted) = scripted else {
             let reason = format!(

@@ -16,6 +16,7 @@ use windlass_runtime::{CallLimits, CallReport, CallRequest, CallStreak, Gateway,
 use windlass_store::TraceFilter;
 
 use super::audit::Audit;
+use super::subagent::{SUBAGENT_TOOL, Subagents};
 use crate::error::EngineError;
 use crate::gateway_provider::{GatewayProvider, ToolDefinition};
 use crate::phase_executor::{Answer, Assignment, Subject, WorkResult};
@@ -104,21 +105,23 @@ pub trait AgentGuard: Send + Sync {
 /// The key of a call consists of run, phase, attempt and the number of the call. So an attempt that is
 /// repeated after a crash gets the recorded effects of its earlier calls and makes only the others.
 pub struct ToolCaller<'a> {
-    gateway: Arc<Gateway>,
-    gateways: &'a dyn GatewayProvider,
-    stop: &'a StopSwitch,
-    assignment: &'a Assignment,
-    guard: Option<&'a dyn AgentGuard>,
-    prefix: String,
-    run_id: String,
+    pub(super) gateway: Arc<Gateway>,
+    pub(super) gateways: &'a dyn GatewayProvider,
+    pub(super) stop: &'a StopSwitch,
+    pub(super) assignment: &'a Assignment,
+    pub(super) guard: Option<&'a dyn AgentGuard>,
+    pub(super) prefix: String,
+    pub(super) run_id: String,
     /// The number of requested calls.
-    requested: AtomicUsize,
-    calls: Mutex<Vec<CallRecord>>,
-    limits: CallLimits,
-    streak: Mutex<CallStreak>,
+    pub(super) requested: AtomicUsize,
+    pub(super) calls: Mutex<Vec<CallRecord>>,
+    pub(super) limits: CallLimits,
+    pub(super) streak: Mutex<CallStreak>,
     /// When the work began, for the budget of working time.
-    began: Instant,
-    audit: Option<Audit<'a>>,
+    pub(super) began: Instant,
+    pub(super) audit: Option<Arc<Audit<'a>>>,
+    /// What starts the subagents of the agent.
+    pub(super) subagents: Option<Subagents<'a>>,
 }
 
 impl<'a> ToolCaller<'a> {
@@ -154,17 +157,18 @@ impl<'a> ToolCaller<'a> {
             streak,
             began: Instant::now(),
             audit: None,
+            subagents: None,
         }
     }
 
     /// The working time that the run has left, if it is limited.
-    fn time_left(&self) -> Option<Duration> {
+    pub(super) fn time_left(&self) -> Option<Duration> {
         self.assignment.time_left.map(|left| left.saturating_sub(self.began.elapsed()))
     }
 
     /// Audits the calls.
     pub(crate) fn audited(mut self, audit: Option<Audit<'a>>) -> Self {
-        self.audit = audit;
+        self.audit = audit.map(Arc::new);
         self
     }
 
@@ -174,7 +178,7 @@ impl<'a> ToolCaller<'a> {
 
     /// The result of the attempt: a failure if its calls were broken off, whatever else was made of them.
     pub(crate) fn end(&self, result: WorkResult) -> WorkResult {
-        if let Some(reason) = self.audit.as_ref().and_then(Audit::blocked) {
+        if let Some(reason) = self.audit.as_deref().and_then(Audit::blocked) {
             let usage = result.invocation().1;
             return WorkResult::failed("audit_blocked", reason).with_usage(usage);
         }
@@ -219,6 +223,12 @@ impl<'a> ToolCaller<'a> {
         }
         let (server, tool) = request.tool.split_once('/').unwrap_or((&request.tool, ""));
         let class = self.gateways.class_of(server, tool).unwrap_or(RiskLevel::Write);
+        let key = match &request.id {
+            Some(id) => self.key_of(id),
+            None => format!("{}/{number}", self.prefix),
+        };
+        let starts_agent =
+            (request.tool == SUBAGENT_TOOL).then(|| (request.args.clone(), key.clone()));
         let request = CallRequest {
             server: server.to_owned(),
             tool: tool.to_owned(),
@@ -226,10 +236,7 @@ impl<'a> ToolCaller<'a> {
             intent: intent(&request.intent, &request.tool),
             resources: Vec::new(),
             declared_class: class,
-            key: Some(match &request.id {
-                Some(id) => self.key_of(id),
-                None => format!("{}/{number}", self.prefix),
-            }),
+            key: Some(key),
             plan_id: Some(self.assignment.plan_id),
             agent: request.agent,
             phase: Some(self.assignment.phase.id.clone()),
@@ -237,7 +244,11 @@ impl<'a> ToolCaller<'a> {
         };
         let broken = self.streak().request(self.limits, &request);
         let by_guard = || Some((Code::PolicyDenied, self.refusal_by_guard(&request)?));
-        let report = match broken.or_else(by_guard) {
+        let of_agent = || {
+            let (args, key) = starts_agent.as_ref()?;
+            self.subagent_refusal(args, key)
+        };
+        let report = match broken.or_else(by_guard).or_else(of_agent) {
             None => self.gateway.call_within(request, self.time_left()),
             Some((code, reason)) => self.gateway.refuse(request, code, reason),
         };
@@ -265,9 +276,15 @@ impl<'a> ToolCaller<'a> {
         if report.state == State::Failed && self.time_left() == Some(Duration::ZERO) {
             return Ok(out_of_time());
         }
-        self.streak().ended(report.state);
         self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(record_of(&report));
-        Ok(WorkResult::Finished(Ok(Box::new(report))))
+        let result = match starts_agent.filter(|_| report.state == State::Completed) {
+            Some((args, key)) => self.run_subagent(report, &args, &key)?,
+            None => WorkResult::Finished(Ok(Box::new(report))),
+        };
+        if let WorkResult::Finished(Ok(report)) = &result {
+            self.streak().ended(report.state);
+        }
+        Ok(result)
     }
 
     /// The key of a call with this id. A long id is replaced by its digest, because keys are short.
@@ -290,7 +307,9 @@ impl<'a> ToolCaller<'a> {
             let Some(id) = self.id_of(&request) else { continue };
             let tool = format!("{}/{}", request.proposal.tool_server, request.proposal.tool_name);
             let shown = self.gateway.show(trace_id)?;
-            let report = if shown.state.is_terminal() {
+            // The answer of a subagent is in the run, or the subagent was interrupted.
+            let starts_agent = tool == SUBAGENT_TOOL && shown.state == State::Completed;
+            let report = if shown.state.is_terminal() && !starts_agent {
                 self.calls.lock().unwrap_or_else(PoisonError::into_inner).push(record_of(&shown));
                 Box::new(shown)
             } else {
@@ -380,7 +399,9 @@ impl<'a> ToolCaller<'a> {
     /// The tools that the agent of this attempt can be offered.
     #[must_use]
     pub fn definitions(&self) -> Vec<ToolDefinition> {
-        self.gateways.definitions(&self.assignment.workspace)
+        let mut all = self.gateways.definitions(&self.assignment.workspace);
+        all.extend(self.subagent_tool(self.gateways));
+        all
     }
 
     /// The calls that have ended.

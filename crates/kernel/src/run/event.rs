@@ -112,6 +112,9 @@ pub enum Event {
         /// The model, if there is one.
         #[serde(deserialize_with = "present")]
         model: Option<String>,
+        /// The invocation whose agent asked for it, if it is a subagent's.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        parent: Option<u64>,
     },
     /// An invocation ended.
     InvocationEnded {

@@ -76,8 +76,13 @@ impl Run {
                 self.finish_work(position, *usage);
                 self.checked(position, check, verdict, reason, findings)
             }
-            Event::InvocationStarted { phase, attempt, invocation, agent, .. } => {
-                self.start_invocation(phase, *attempt, *invocation, agent)
+            Event::InvocationStarted { phase, attempt, invocation, agent, parent, .. } => {
+                match parent {
+                    Some(parent) => {
+                        self.start_subagent(phase, *attempt, *invocation, agent, *parent)
+                    }
+                    None => self.start_invocation(phase, *attempt, *invocation, agent),
+                }
             }
             Event::InvocationEnded { invocation, usage, .. } => {
                 self.end_invocation(*invocation, *usage)
@@ -251,20 +256,25 @@ impl Run {
         let Some(state) = self.phases.get(position) else { return };
         let (invoked, open) = (state.invoked, state.open_invocation);
         let audit = state.open_audit.as_ref().map(|(number, _)| *number);
+        let subagents: Vec<u64> = state.open_subagents.keys().copied().collect();
         self.add_usage(Usage {
             cost_micros: usage.cost_micros.saturating_sub(invoked.cost_micros),
             input_tokens: usage.input_tokens.saturating_sub(invoked.input_tokens),
             output_tokens: usage.output_tokens.saturating_sub(invoked.output_tokens),
             // An open invocation ends with its work; its usage was not counted.
-            unaccounted: usage.unaccounted || open.is_some() || audit.is_some(),
+            unaccounted: usage.unaccounted
+                || open.is_some()
+                || audit.is_some()
+                || !subagents.is_empty(),
         });
-        for open in open.into_iter().chain(audit) {
+        for open in open.into_iter().chain(audit).chain(subagents) {
             self.index.open.remove(&open);
         }
         self.change(position, |state| {
             state.invoked = Usage::default();
             state.open_invocation = None;
             state.open_audit = None;
+            state.open_subagents.clear();
             state.uncertain = false;
         });
     }

@@ -17,6 +17,7 @@ impl Run {
             self.change(position, |state| {
                 state.open_invocation = None;
                 state.open_audit = None;
+                state.open_subagents.clear();
                 state.invoked = Usage::default();
                 state.uncertain = true;
             });

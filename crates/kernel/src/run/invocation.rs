@@ -4,6 +4,9 @@ use super::payload::Usage;
 use super::plan::{CheckTiming, Doer};
 use super::state::Run;
 
+/// How deep subagents may start subagents: those of the agent of a phase, and those of its subagents.
+pub const SUBAGENT_DEPTH_MAX: usize = 2;
+
 impl Run {
     /// Folds the start of an agent or a program.
     pub(super) fn start_invocation(
@@ -44,6 +47,43 @@ impl Run {
         Ok(())
     }
 
+    /// Folds the start of a subagent: the invocation that asked for it is open, and is not itself at the last depth.
+    pub(super) fn start_subagent(
+        &mut self,
+        phase: &str,
+        attempt: u32,
+        number: u64,
+        agent: &str,
+        parent: u64,
+    ) -> Result<(), String> {
+        let position = self.running_attempt(phase, attempt)?;
+        if number != self.invocations.saturating_add(1) {
+            return Err(format!("invocation {number} is not the next one"));
+        }
+        let depth = self.phases.get(position).and_then(|state| {
+            let mut depth = 1_usize;
+            let mut above = parent;
+            while let Some((next, _)) = state.open_subagents.get(&above) {
+                (depth, above) = (depth + 1, *next);
+            }
+            (state.open_invocation == Some(above)).then_some(depth)
+        });
+        match depth {
+            Some(depth) if depth <= SUBAGENT_DEPTH_MAX => {}
+            Some(_) => return Err(format!("subagents are at most {SUBAGENT_DEPTH_MAX} deep")),
+            None => {
+                return Err(format!("phase `{phase}` has no open invocation {parent}"));
+            }
+        }
+        self.invocations = number;
+        self.index.open.insert(number, position);
+        self.change(position, |state| {
+            state.open_subagents.insert(number, (parent, agent.to_owned()));
+            state.agents.entry(agent.to_owned()).or_default();
+        });
+        Ok(())
+    }
+
     /// Whether an agent audits the work of a phase while it is done.
     fn audits(&self, position: usize, agent: &str) -> bool {
         let is_by = |doer: &Doer| matches!(doer, Doer::Agent { agent: own, .. } if own == agent);
@@ -59,7 +99,8 @@ impl Run {
         self.change(position, |state| {
             state.invoked = state.invoked.plus(usage);
             let audit = state.open_audit.take_if(|(number, _)| *number == invocation);
-            by = match audit {
+            let beside = audit.or_else(|| state.open_subagents.remove(&invocation));
+            by = match beside {
                 Some((_, agent)) => Some(agent),
                 None => {
                     state.open_invocation = None;

@@ -125,6 +125,8 @@ pub struct PhaseState {
     pub(super) open_agent: Option<String>,
     /// The open invocation of an audit, made while the other one goes on, and its agent.
     pub(super) open_audit: Option<(u64, String)>,
+    /// The open invocations of subagents, each with the invocation that asked for it and its agent.
+    pub(super) open_subagents: BTreeMap<u64, (u64, String)>,
     /// Whether a gate or check sent the run to this intervention.
     pub(super) forced: bool,
     /// An intervention that must be settled first.

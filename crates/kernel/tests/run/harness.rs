@@ -338,5 +338,6 @@ pub fn invoke(lab: &Lab, phase: &str, attempt: u32) -> Event {
         agent: "a".into(),
         runner: "script".into(),
         model: None,
+        parent: None,
     }
 }

@@ -175,10 +175,51 @@ fn invocations_are_numbered_without_gaps() {
         else {
             unreachable!()
         };
+        let (invocation, parent) = (number, None);
         let event =
-            Event::InvocationStarted { phase, attempt, invocation: number, agent, runner, model };
+            Event::InvocationStarted { phase, attempt, invocation, agent, runner, model, parent };
         refused(&lab, &event, "not the next one");
     }
+}
+
+/// The start of a subagent.
+fn subagent(lab: &Lab, of: u64) -> Event {
+    match invoke(lab, "a", 1) {
+        Event::InvocationStarted { phase, attempt, invocation, agent, runner, model, .. } => {
+            let parent = Some(of);
+            Event::InvocationStarted { phase, attempt, invocation, agent, runner, model, parent }
+        }
+        other => other,
+    }
+}
+
+#[test]
+fn subagents_are_two_deep_and_belong_to_an_open_invocation() {
+    let mut lab = begun(serial(vec![phase("a", &[])]));
+    lab.record(start("a", 1));
+    refused(&lab, &subagent(&lab, 1), "no open invocation 1");
+    lab.record(invoke(&lab, "a", 1));
+    lab.record(subagent(&lab, 1));
+    lab.record(subagent(&lab, 1));
+    lab.record(subagent(&lab, 2));
+    refused(&lab, &subagent(&lab, 4), "at most 2 deep");
+    refused(&lab, &subagent(&lab, 9), "no open invocation 9");
+    let ended = |invocation: u64| Event::InvocationEnded {
+        invocation,
+        result: windlass_kernel::run::InvocationResult::Success,
+        usage: Usage { input_tokens: 10, ..Usage::default() },
+        duration_ms: 1,
+        note: String::new(),
+    };
+    lab.record(ended(4));
+    lab.record(ended(2));
+    refused(&lab, &ended(2), "no such invocation");
+    refused(&lab, &subagent(&lab, 2), "no open invocation 2");
+    assert_eq!(lab.run.phases[0].open_invocation, Some(1), "its own goes on");
+    assert_eq!(lab.run.spent.tokens, 20, "their use is the run's");
+    // What a dead process left open is closed.
+    lab.record(Event::Restarted { by: "ann".into() });
+    refused(&lab, &ended(3), "no such invocation");
 }
 
 #[test]

@@ -10,7 +10,7 @@ use windlass_kernel::{HostRule, RiskLevel};
 use windlass_text::{FileError, SourceFile};
 
 use super::{
-    ArgvPart, Connector, OnUncertain, Registry, Server, TIMEOUT_MS_MAX, TOOL_BYTES_MAX, Tool,
+    ArgvPart, Connector, OnUncertain, Registry, Server, TIMEOUT_MS_MAX, TOOL_BYTES_MAX, Tool, limit,
 };
 use crate::Pointer;
 
@@ -59,6 +59,7 @@ enum RawConnector {
     Files,
     Person,
     Client,
+    Agent,
 }
 
 #[derive(Deserialize)]
@@ -209,6 +210,7 @@ fn check_name(what: &str, name: &Spanned<String>) -> Result<(), RegistryError> {
 }
 
 fn server(name: &Spanned<String>, raw: RawServer) -> Result<Server, RegistryError> {
+    use RawConnector::{Agent, Client, Files, Person};
     check_name("server", name)?;
     super::wrapped::refuse(name.get_ref()).map_err(|message| (name.span(), message))?;
     let error = |message: &str| (name.span(), format!("server `{}`: {message}", name.get_ref()));
@@ -244,12 +246,13 @@ fn server(name: &Spanned<String>, raw: RawServer) -> Result<Server, RegistryErro
         (RawConnector::Command, ..) => {
             return Err(error("connector `command` allows none of `command`, `url`, `bearer_env`"));
         }
-        (RawConnector::Files, None, None, None) if raw.env.is_empty() => Connector::Files,
-        (RawConnector::Person, None, None, None) if raw.env.is_empty() => Connector::Person,
-        (RawConnector::Client, None, None, None) if raw.env.is_empty() => Connector::Client,
-        (RawConnector::Files | RawConnector::Person | RawConnector::Client, ..) => {
+        (Files, None, None, None) if raw.env.is_empty() => Connector::Files,
+        (Person, None, None, None) if raw.env.is_empty() => Connector::Person,
+        (Client, None, None, None) if raw.env.is_empty() => Connector::Client,
+        (Agent, None, None, None) if raw.env.is_empty() => Connector::Agent,
+        (Files | Person | Client | Agent, ..) => {
             return Err(error(
-                "connectors `files`, `person` and `client` allow none of `command`, `url`, `bearer_env`, `env`",
+                "connectors `files`, `person`, `client` and `agent` allow none of `command`, `url`, `bearer_env`, `env`",
             ));
         }
     };
@@ -276,14 +279,6 @@ fn server(name: &Spanned<String>, raw: RawServer) -> Result<Server, RegistryErro
         check_follow_up(&server, &name).map_err(|message| (span, message))?;
     }
     Ok(server)
-}
-
-fn limit(what: &str, value: Option<u64>, default: u64, max: u64) -> Result<u64, String> {
-    match value {
-        None => Ok(default),
-        Some(value) if (1..=max).contains(&value) => Ok(value),
-        Some(value) => Err(format!("`{what}` must be between 1 and {max}, not {value}")),
-    }
 }
 
 fn tool(server: &Server, name: &Spanned<String>, raw: RawTool) -> Result<Tool, RegistryError> {

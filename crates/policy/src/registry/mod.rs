@@ -95,6 +95,8 @@ pub enum Connector {
     Person,
     /// The client of a coding agent, which alone can make the calls: they are judged and recorded in its sessions.
     Client,
+    /// Another agent of the run, which an agent starts within its work.
+    Agent,
 }
 
 impl Connector {
@@ -202,10 +204,21 @@ impl Tool {
         let keyed = server.honours_keys && server.connector.carries_keys();
         // A change of a file is foreseen and recorded, so it is made once however often it is dispatched.
         let is_file_change = server.connector == Connector::Files;
-        if !self.class.writes() || keyed || self.idempotent || is_file_change {
+        // The permission is given at once; what the agent does are calls of their own.
+        let is_permission = server.connector == Connector::Agent;
+        if !self.class.writes() || keyed || self.idempotent || is_file_change || is_permission {
             OnUncertain::Retry
         } else {
             OnUncertain::Hold
         }
+    }
+}
+
+/// A number of a file, if it is between 1 and the maximum.
+fn limit(what: &str, value: Option<u64>, default: u64, max: u64) -> Result<u64, String> {
+    match value {
+        None => Ok(default),
+        Some(value) if (1..=max).contains(&value) => Ok(value),
+        Some(value) => Err(format!("`{what}` must be between 1 and {max}, not {value}")),
     }
 }

@@ -64,7 +64,15 @@ impl SpanBuilder {
             Event::PhaseStarted { phase, attempt } => {
                 self.begin_attempt(phase, *attempt, ts, number)
             }
-            Event::InvocationStarted { phase, invocation, agent, runner, model, .. } => {
+            Event::InvocationStarted {
+                phase,
+                invocation,
+                agent,
+                runner,
+                model,
+                parent: asked_by,
+                ..
+            } => {
                 let mut attributes = Attributes::from([
                     ("windlass.phase", phase.as_str().into()),
                     ("windlass.agent", agent.as_str().into()),
@@ -73,7 +81,9 @@ impl SpanBuilder {
                 if let Some(model) = model {
                     attributes.insert("gen_ai.request.model", model.as_str().into());
                 }
-                let parent = self.attempt_of(phase).map(|(_, span)| span.id);
+                let asking = asked_by.and_then(|number| self.invocations.get(&number));
+                let asking = asking.and_then(|index| self.spans.get(*index)).map(|span| span.id);
+                let parent = asking.or_else(|| self.attempt_of(phase).map(|(_, span)| span.id));
                 let index = self.push(
                     SpanKind::Invocation,
                     number,

@@ -32,6 +32,7 @@ pub fn agents() -> BTreeMap<String, Agent> {
         model: None,
         tools: None,
         prompt: "do it".to_owned(),
+        subagents: Vec::new(),
         digest: Digest::of(b"someone"),
     };
     BTreeMap::from([(agent.name.clone(), agent)])
