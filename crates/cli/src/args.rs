@@ -32,8 +32,8 @@ pub use runs::{
     Answer, BacklogCommand, Cancel, Close, Demo, Draw, Export, ExportForm, Loop, MissionCommand,
     Queue, Resume, RunTask, Status, StopRuns, Telemetry, Watch,
 };
-pub use seal::{Anchor, Canon, Keys, Verify};
 pub use serve::{Serve, ServeCommand, ServePeople};
+pub use seal::{Anchor, BundleCommand, BundleRestore, Canon, Keys, Verify};
 pub use session::{AllowAll, ClearBlock, Rewind, SessionCommand, SessionInsights, StepArg};
 pub use state::{Init, StateCommand, StateRemove, StoreCommand, Trust};
 pub use work::{CreateWork, ListWork, MemoryCommand, UpdateWork, WorkCommand, WorkSession};
@@ -253,6 +253,14 @@ pub enum Command {
         anchors\nalso 3: not checked, because the signer's key is not trusted."
     )]
     Verify(Verify),
+    /// Rebuild the workspace of a run from its bundle.
+    #[command(
+        subcommand,
+        after_help = "The bundle is verified first; nothing is written from one that is damaged or whose signer is \
+        not trusted.\n\nExample:\n  windlass bundle restore run.bundle --checkpoint POST_build --to as-built --key \
+        windlass.pub"
+    )]
+    Bundle(BundleCommand),
     /// Sign the heads of all traces, to detect later whether history was rewritten.
     Anchor(Anchor),
     /// List, add and revoke the people who may decide, and their keys.

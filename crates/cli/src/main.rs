@@ -55,7 +55,7 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, Parser as _};
 use windlass_kernel::Code;
 
-use crate::args::{Cli, Command};
+use crate::args::{BundleCommand, Cli, Command};
 use crate::failure::{CommandResult, Failure};
 use crate::output::Output;
 use crate::project::Project;
@@ -200,6 +200,9 @@ fn run(cli: &Cli, output: &Output) -> CommandResult {
         Command::Recover(options) => commands::recover::run(&find()?, options, output),
         Command::Verify(options) => {
             commands::verify::choose(cli.project.as_deref(), options, output)
+        }
+        Command::Bundle(BundleCommand::Restore(options)) => {
+            commands::bundle_restore::run(cli.project.as_deref(), options, output)
         }
         Command::Anchor(options) => commands::anchor::write(&find()?, options, output),
         Command::People(command) => commands::people::run(command, output),

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use windlass_kernel::Digest;
 use windlass_kernel::run::CheckpointArtifact;
 use windlass_workspace::{
-    BlobStore, Damage, Merged, PathChange, Rename, RestoreMode, SnapshotLock, Snapshots, TextDiff,
-    TreeId,
+    BlobStore, Damage, Merged, PackedObjects, PathChange, Rename, RestoreMode, SnapshotError,
+    SnapshotLock, Snapshots, TextDiff, TreeId,
 };
 
 use crate::error::EngineError;
@@ -134,6 +134,21 @@ impl SnapshotStore for GitSnapshotStore {
 
     fn check_restorable(&self, from: &TreeId, to: &TreeId) -> Result<(), EngineError> {
         Ok(self.opened()?.snapshots.check_restorable(from, to)?)
+    }
+
+    fn list_objects(&self, trees: &[TreeId], bytes_max: u64) -> Result<PackedObjects, EngineError> {
+        Ok(self.opened()?.snapshots.list_objects(trees, bytes_max)?)
+    }
+
+    fn write_objects(
+        &self,
+        packed: &PackedObjects,
+        target: &mut dyn std::io::Write,
+    ) -> Result<(), SnapshotError> {
+        let opened = self.opened.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        // Whoever has a list has opened the snapshots.
+        let Some(opened) = opened else { return Ok(()) };
+        opened.snapshots.write_objects(packed, target)
     }
 
     fn store_file(&self, workspace: &Path, path: &str) -> Result<CheckpointArtifact, EngineError> {

@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 
 use windlass_kernel::run::CheckpointArtifact;
 use windlass_kernel::{Code, Digest};
-use windlass_workspace::{Merged, PathChange, Rename, RestoreMode, SnapshotLock, TextDiff, TreeId};
+use windlass_workspace::{
+    Merged, PackedObjects, PathChange, Rename, RestoreMode, SnapshotError, SnapshotLock, TextDiff,
+    TreeId,
+};
 
 use crate::error::EngineError;
 
@@ -86,6 +89,16 @@ pub trait SnapshotStore: Send + Sync {
 
     /// Reads every object that a restore from one snapshot to another would write.
     fn check_restorable(&self, from: &TreeId, to: &TreeId) -> Result<(), EngineError>;
+
+    /// Lists the objects of snapshots, of at most so many bytes together.
+    fn list_objects(&self, trees: &[TreeId], bytes_max: u64) -> Result<PackedObjects, EngineError>;
+
+    /// Writes objects of snapshots as one stream.
+    fn write_objects(
+        &self,
+        packed: &PackedObjects,
+        target: &mut dyn std::io::Write,
+    ) -> Result<(), SnapshotError>;
 
     /// Stores a file of a workspace.
     fn store_file(&self, workspace: &Path, path: &str) -> Result<CheckpointArtifact, EngineError>;

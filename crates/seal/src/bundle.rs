@@ -2,6 +2,7 @@
 
 mod consistency;
 mod members;
+mod read;
 mod report;
 mod verify;
 mod write;
@@ -12,15 +13,18 @@ use windlass_kernel::{Digest, Timestamp, TraceId};
 use crate::document;
 use crate::key::{KeyId, PublicKey, Signature, Signer};
 
+pub use read::{BundleReader, EntryVisitor};
 pub use report::{BundleFault, BundleReport, BundleVerdict};
 pub use verify::{verify_bundle, verify_bundle_within};
-pub use write::{EntryPage, NewBundle, StoredEntry, write_bundle};
+pub use write::{EntryPage, FilesWriter, NewBundle, StoredEntry, write_bundle};
 
 /// The format version of bundles.
 pub const BUNDLE_FORMAT: &str = "windlass.bundle/v1";
 
 const MANIFEST: &str = "manifest.json";
 const SIGNATURE: &str = "signature.json";
+/// The files of workspaces: the objects of the snapshots of checkpoints.
+const FILES: &str = "files.zst";
 const HEADS: &str = "heads.json";
 const ROTATIONS: &str = "rotations.json";
 const STATEMENT: &str = "statement.json";
@@ -132,6 +136,7 @@ enum MemberKind {
     Blob(Digest),
     Checkpoint,
     Document,
+    Files,
     Journal(TraceId),
     Key(KeyId),
 }
@@ -141,6 +146,9 @@ impl MemberKind {
     fn from_name(name: &str) -> Option<Self> {
         if REQUIRED.contains(&name) {
             return Some(Self::Document);
+        }
+        if name == FILES {
+            return Some(Self::Files);
         }
         let (folder, file) = name.split_once('/')?;
         match folder {
@@ -155,6 +163,10 @@ impl MemberKind {
 
 fn blob_name(digest: &Digest) -> String {
     format!("blobs/{digest}.zst")
+}
+
+fn checkpoint_name(name: &str) -> String {
+    format!("checkpoints/{name}.json")
 }
 
 fn journal_name(trace_id: TraceId) -> String {

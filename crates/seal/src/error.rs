@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use thiserror::Error;
 use windlass_kernel::{ChainError, Code, Timestamp, TraceId};
-use windlass_workspace::BlobError;
+use windlass_workspace::{BlobError, SnapshotError};
 
 /// The error of the caller's source of entries or heads.
 pub(crate) type SourceError = Box<dyn std::error::Error + Send + Sync>;
@@ -108,6 +108,15 @@ pub enum BundleError {
     /// A blob is missing or corrupt.
     #[error("a blob of the run cannot be added to the bundle")]
     Blob(#[from] BlobError),
+    /// The files of a checkpoint are corrupt or cannot be read.
+    #[error("the files of a checkpoint cannot be added to the bundle")]
+    Snapshot(#[from] SnapshotError),
+    /// A bundle that was verified is no longer as it was, or what it has cannot be used.
+    #[error("the bundle cannot be used: {reason}")]
+    Damaged {
+        /// The reason.
+        reason: String,
+    },
     /// The file already exists.
     #[error("`{}` already exists", path.display())]
     Exists {
@@ -134,9 +143,10 @@ impl BundleError {
     pub fn code(&self) -> Code {
         match self {
             Self::CorruptTrace { source, .. } => source.code(),
-            Self::InvalidInput { .. } => Code::BundleInvalid,
+            Self::InvalidInput { .. } | Self::Damaged { .. } => Code::BundleInvalid,
             Self::Source { .. } => Code::StoreUnavailable,
             Self::Blob(error) => error.code(),
+            Self::Snapshot(error) => error.code(),
             Self::Unreadable(_) => Code::FileUnreadable,
             Self::Exists { .. } | Self::Unwritable { .. } => Code::FileUnwritable,
         }

@@ -25,8 +25,9 @@ pub use anchor::{
 };
 pub use attestation::{PAYLOAD_TYPE, PREDICATE_TYPE, STATEMENT_TYPE};
 pub use bundle::{
-    BUNDLE_FORMAT, BundleFault, BundleLimits, BundleReport, BundleVerdict, EntryPage, Manifest,
-    ManifestMember, NewBundle, StoredEntry, verify_bundle, verify_bundle_within, write_bundle,
+    BUNDLE_FORMAT, BundleFault, BundleLimits, BundleReader, BundleReport, BundleVerdict, EntryPage,
+    EntryVisitor, FilesWriter, Manifest, ManifestMember, NewBundle, StoredEntry, verify_bundle,
+    verify_bundle_within, write_bundle,
 };
 pub use error::{AnchorError, BundleError, KeyError, PeopleError};
 pub use file::IfExists;

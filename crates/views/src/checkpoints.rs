@@ -5,12 +5,12 @@ mod document;
 mod tool_invocation;
 
 pub use compare::{CheckpointDiff, GateChange, ValueChange};
-pub(crate) use document::build_document;
 pub use document::{
     AgentState, AgentStatus, ArtifactInfo, CheckpointDocument, GovernanceResults, GovernanceStatus,
-    OrchestratorState, TokenUsage,
+    OrchestratorState, TokenUsage, build_document,
 };
-pub use tool_invocation::ToolInvocation;
+pub(crate) use tool_invocation::stored_call;
+pub use tool_invocation::{CallLookup, ToolInvocation};
 
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -122,7 +122,8 @@ impl Checkpoints {
             if checkpoint.id != id {
                 return ControlFlow::Continue(());
             }
-            found = Some(build_document(step.state, checkpoint, step.entry.ts, store));
+            let calls = |call| stored_call(store, call);
+            found = Some(build_document(step.state, checkpoint, step.entry.ts, &calls));
             ControlFlow::Break(())
         })?;
         found.ok_or_else(|| no_such(&id.to_string()))

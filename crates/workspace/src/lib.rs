@@ -23,7 +23,8 @@ pub use git::{
     require_pinned_unchanged, sweep_index_folders, take_over, take_over_in_steps,
 };
 pub use snapshot::{
-    Capture, ChangeKind, Damage, DamagedSnapshot, Entry, EntryMode, Merged, PathChange, Rename,
-    RestoreMode, Restored, SNAPSHOT_REFS, SnapshotError, SnapshotLock, Snapshots, TextDiff,
+    Capture, ChangeKind, Damage, DamagedSnapshot, Entry, EntryMode, Merged, ObjectIndex,
+    ObjectStreamError, PackedObjects, PathChange, Rename, RestoreMode, Restored, SNAPSHOT_REFS,
+    SnapshotError, SnapshotFiles, SnapshotLock, Snapshots, TextDiff, unpack_files,
 };
 pub use walk::{WalkError, WalkedFile, is_private, walk_files};

@@ -357,6 +357,9 @@ pub struct Export {
     /// Overwrite an existing bundle.
     #[arg(long, requires = "bundle")]
     pub force: bool,
+    /// Leave out the files of the workspace, from which `bundle restore` rebuilds checkpoints.
+    #[arg(long, requires = "bundle")]
+    pub without_files: bool,
 }
 
 /// A form of calls that other programs have.

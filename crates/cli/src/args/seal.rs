@@ -27,6 +27,30 @@ pub struct Verify {
     pub key: Vec<PathBuf>,
 }
 
+/// Subcommands of `bundle`.
+#[derive(Debug, Subcommand)]
+pub enum BundleCommand {
+    /// Write the files of a workspace as they were at a checkpoint into a new folder. Needs no project.
+    Restore(BundleRestore),
+}
+
+/// Options of `bundle restore`.
+#[derive(Debug, Args)]
+pub struct BundleRestore {
+    /// The bundle.
+    #[arg(value_name = "BUNDLE")]
+    pub bundle: PathBuf,
+    /// The checkpoint: its name (without version: the newest) or its id.
+    #[arg(long, value_name = "NAME")]
+    pub checkpoint: String,
+    /// The folder to create; it may exist if it is empty.
+    #[arg(long, value_name = "FOLDER")]
+    pub to: PathBuf,
+    /// A public key to trust instead of the project's own; may be repeated.
+    #[arg(long, value_name = "PUB")]
+    pub key: Vec<PathBuf>,
+}
+
 /// Options of `anchor`.
 #[derive(Debug, Args)]
 pub struct Anchor {

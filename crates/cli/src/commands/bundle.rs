@@ -12,8 +12,11 @@ use windlass_seal::{
     BundleError, IfExists, NewBundle, StoredEntry, referenced_calls, write_bundle,
 };
 use windlass_store::{Record, Store, StoreError, TraceFilter};
-use windlass_workspace::{BlobStore, HashingStream};
+use windlass_workspace::{
+    BlobStore, HashingStream, PackedObjects, SnapshotError, SnapshotLock, TreeId,
+};
 
+use crate::args::Export;
 use crate::commands::keys;
 use crate::commands::verify::count;
 use crate::failure::{CommandResult, Failure};
@@ -28,6 +31,8 @@ const PAGE: usize = 1024;
 const TRACES_MAX: usize = 40_000;
 /// The maximum total size of the checkpoint documents.
 const CHECKPOINT_BYTES_MAX: usize = 256 << 20;
+/// The maximum total size of the files of workspaces. What any bundle may unpack to is twice as much.
+const FILES_BYTES_MAX: u64 = 512 << 20;
 
 /// Refuses an existing file before any work is done, unless `force` is set; then it refuses what is no
 /// regular file.
@@ -56,13 +61,14 @@ pub fn write(
     setup: &RunSetup,
     trace_id: TraceId,
     file: &Path,
-    force: bool,
+    options: &Export,
     output: &Output,
 ) -> CommandResult {
-    let replace = replace(file, force)?;
+    let replace = replace(file, options.force)?;
     let store = setup.store.as_ref();
     let collected = RunContents::of(store, trace_id)?;
     let (checkpoints, checkpoints_left_out) = collected.documents(setup, trace_id)?;
+    let files = FilesOfRun::of(setup, &collected, options.without_files)?;
     let blobs = open_blobs(project)?;
     let (contents, contents_left_out) = collected.contents(blobs.as_ref())?;
     let keys = keys::open(project)?;
@@ -70,6 +76,7 @@ pub fn write(
     let traces = collected.heads.len();
     let entries: u64 = collected.heads.iter().map(|head| head.sequence_number).sum();
     let counts = (checkpoints.len(), contents.len());
+    let mut write_files = |target: &mut dyn std::io::Write| files.write(setup, target);
     let bundle = NewBundle {
         run_id: &collected.run_id,
         trace_id,
@@ -81,6 +88,7 @@ pub fn write(
         },
         checkpoints,
         blobs: blobs.as_ref().map(|blobs| (blobs, contents)),
+        files: (!files.packed.trees.is_empty()).then_some(&mut write_files),
         keys: keys.all()?,
         rotations: keys.rotations()?,
         made_at: SystemClock.now(),
@@ -95,27 +103,36 @@ pub fn write(
             "contents": counts.1, "contents_left_out": contents_left_out, "digest": digest,
             "entries": entries, "file": file, "key_id": key_id, "public_key_file": public,
             "purged": collected.purged, "run_id": run_id, "trace_id": trace_id, "traces": traces,
+            "workspaces": files.packed.trees.len(), "workspaces_left_out": files.left_out(),
         }))?;
         return Ok(0);
     }
     let number = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
     output.line(&format!(
-        "{}: {run_id}, {}, {}, {}, {}",
+        "{}: {run_id}, {}, {}, {}, {}, {}",
         file.display(),
         count(number(traces), "trace", "traces"),
         count(entries, "entry", "entries"),
         count(number(counts.0), "checkpoint", "checkpoints"),
         count(number(counts.1), "content", "contents"),
+        count(number(files.packed.trees.len()), "workspace", "workspaces"),
     ));
     output.line(&format!("{bytes} bytes, SHA-256 {digest}, signed by {key_id}"));
     for (left_out, one, many) in [
         (checkpoints_left_out, "checkpoint", "checkpoints"),
         (contents_left_out, "content", "contents"),
+        (files.packed.missing.len(), "workspace", "workspaces"),
     ] {
         if left_out > 0 {
             let what = count(number(left_out), one, many);
             output.note(&format!("not included because purged or missing: {what}"));
         }
+    }
+    if !files.packed.too_large.is_empty() {
+        let what = count(number(files.packed.too_large.len()), "workspace", "workspaces");
+        output.note(&format!(
+            "not included because the files have more than {FILES_BYTES_MAX} bytes: {what}"
+        ));
     }
     Ok(0)
 }
@@ -150,8 +167,45 @@ fn failed(error: BundleError) -> Failure {
         ),
         BundleError::Source { .. }
         | BundleError::Blob(_)
+        | BundleError::Snapshot(_)
+        | BundleError::Damaged { .. }
         | BundleError::Unreadable(_)
         | BundleError::Unwritable { .. } => failure,
+    }
+}
+
+/// The files of the workspaces of a run's checkpoints.
+struct FilesOfRun {
+    packed: PackedObjects,
+    /// No purge deletes them while they are read.
+    _lock: Option<SnapshotLock>,
+}
+
+impl FilesOfRun {
+    /// Lists them; an empty list if they are not wanted, or cannot be tied to a checkpoint any more.
+    fn of(setup: &RunSetup, run: &RunContents, without: bool) -> Result<Self, Failure> {
+        if without || run.purged > 0 || run.trees.is_empty() {
+            return Ok(Self { packed: PackedObjects::default(), _lock: None });
+        }
+        let snapshots = setup.engine.snapshots()?;
+        let lock = snapshots.lock_for_storing()?;
+        let packed = snapshots.list_objects(&run.trees, FILES_BYTES_MAX)?;
+        Ok(Self { packed, _lock: Some(lock) })
+    }
+
+    fn write(
+        &self,
+        setup: &RunSetup,
+        target: &mut dyn std::io::Write,
+    ) -> Result<(), SnapshotError> {
+        match setup.engine.snapshots() {
+            Ok(snapshots) => snapshots.write_objects(&self.packed, target),
+            Err(_) => Ok(()),
+        }
+    }
+
+    fn left_out(&self) -> usize {
+        self.packed.missing.len() + self.packed.too_large.len()
     }
 }
 
@@ -164,6 +218,8 @@ struct RunContents {
     checkpoints: Vec<CheckpointId>,
     /// The digests of the files that its checkpoints store.
     stored: BTreeSet<Digest>,
+    /// The snapshots of its checkpoints, oldest first.
+    trees: Vec<TreeId>,
     /// The digests of its phases' outputs, which may be stored.
     outputs: BTreeSet<Digest>,
     /// How many of the run's artifacts are purged.
@@ -179,6 +235,7 @@ impl RunContents {
             heads: Vec::new(),
             checkpoints: Vec::new(),
             stored: BTreeSet::new(),
+            trees: Vec::new(),
             outputs: BTreeSet::new(),
             purged: 0,
         };
@@ -229,6 +286,13 @@ impl RunContents {
         } else if let Event::Checkpointed(checkpoint) = event {
             self.checkpoints.push(checkpoint.id);
             self.stored.extend(checkpoint.artifacts.values().map(|file| file.digest));
+            let workspace = checkpoint.workspace.iter();
+            let trees = workspace.flat_map(|found| [Some(&found.tree), found.branch.as_ref()]);
+            for tree in trees.flatten().filter_map(|tree| tree.parse().ok()) {
+                if !self.trees.contains(&tree) {
+                    self.trees.push(tree);
+                }
+            }
         } else if let Event::PhaseDone { done, .. } = event {
             self.outputs.extend(done.outputs.into_values());
         }

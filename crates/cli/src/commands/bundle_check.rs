@@ -6,10 +6,12 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use windlass_kernel::Code;
-use windlass_seal::{ANCHOR_FORMAT, BundleReport, BundleVerdict, verify_bundle};
+use windlass_seal::{
+    ANCHOR_FORMAT, BundleError, BundleReport, BundleVerdict, Trust, verify_bundle,
+};
 
-use crate::commands::keys;
 use crate::commands::verify::count;
+use crate::commands::{bundle_documents, keys};
 use crate::failure::{CommandResult, Failure, exit_of, hint_of};
 use crate::input::{self, unreadable};
 use crate::output::{Output, Style, sanitize};
@@ -24,8 +26,7 @@ pub fn run(named: Option<&Path>, path: &Path, given: &[PathBuf], output: &Output
     let trust = keys::trust(project.as_ref(), given)?;
     let mut source = BufReader::new(input::open(path)?);
     refuse_anchor(&mut source, path)?;
-    let report =
-        verify_bundle(&mut source, &trust).map_err(|error| Failure::of(error.code(), &error))?;
+    let report = verify(&mut source, &trust)?;
     if output.json {
         print_json(path, &report, output)?;
     } else {
@@ -34,8 +35,21 @@ pub fn run(named: Option<&Path>, path: &Path, given: &[PathBuf], output: &Output
     Ok(report.code().map_or(0, exit_of))
 }
 
+/// Verifies a bundle, and compares its documents with its journal if nothing else is wrong with it.
+pub fn verify(source: &mut BufReader<File>, trust: &Trust) -> Result<BundleReport, Failure> {
+    let failed = |error: BundleError| Failure::of(error.code(), &error);
+    let mut report = verify_bundle(source, trust).map_err(failed)?;
+    // The documents of a bundle with faults prove nothing.
+    if report.faults.is_empty()
+        && let Some(run) = report.trace_id
+    {
+        report.faults = bundle_documents::compare(source, run).map_err(failed)?;
+    }
+    Ok(report)
+}
+
 /// Refuses an anchor with a clear message, so that nobody takes it for a corrupt bundle.
-fn refuse_anchor(source: &mut BufReader<File>, path: &Path) -> Result<(), Failure> {
+pub fn refuse_anchor(source: &mut BufReader<File>, path: &Path) -> Result<(), Failure> {
     let start = format!("{{\"format\":\"{ANCHOR_FORMAT}\"");
     let mut found = Vec::new();
     let limit = u64::try_from(start.len()).unwrap_or_default();
@@ -64,7 +78,7 @@ fn print_json(path: &Path, report: &BundleReport, output: &Output) -> Result<(),
         "outcome": report.outcome, "purged": report.purged,
         "result": label(report.verdict()).0.replace(' ', "_"), "run_id": report.run_id,
         "signer": report.signer, "trace_id": report.trace_id, "traces": report.traces,
-        "trusted": report.trusted,
+        "trusted": report.trusted, "workspaces": report.workspaces,
     }))
 }
 
@@ -79,6 +93,7 @@ fn print(report: &BundleReport, output: &Output) {
         count(report.entries, "entry", "entries"),
         count(report.checkpoints, "checkpoint", "checkpoints"),
         count(report.blobs, "content", "contents"),
+        count(report.workspaces, "workspace", "workspaces"),
     ];
     if report.purged > 0 {
         parts.push(format!("{} purged", count(report.purged, "artifact", "artifacts")));

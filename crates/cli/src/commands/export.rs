@@ -22,7 +22,7 @@ pub fn run(project: &Project, options: &Export, output: &Output) -> CommandResul
     let setup = open_to_read(project, None, output)?;
     let trace_id = setup.engine.find(&options.run)?;
     if let Some(file) = &options.bundle {
-        return bundle::write(project, &setup, trace_id, file, options.force, output);
+        return bundle::write(project, &setup, trace_id, file, options, output);
     }
     let files = project.run_files(&setup.store, &setup.config);
     let written = files.rebuild(trace_id)?;

@@ -5,6 +5,8 @@ pub mod anchor;
 pub mod backlog;
 pub mod bundle;
 pub mod bundle_check;
+pub mod bundle_documents;
+pub mod bundle_restore;
 pub mod call;
 pub mod cancel;
 pub mod canon;

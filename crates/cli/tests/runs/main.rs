@@ -42,6 +42,7 @@ mod mends_08_subagents;
 mod mends_09_driver;
 mod mends_10_files;
 mod mends_11_checkpoints;
+mod mends_12_bundles;
 mod mends_16_words;
 mod mends_17_missing;
 mod mistakes;

@@ -2,10 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use windlass_kernel::run::Run;
 use windlass_kernel::{Machine, PlanId, TraceId};
+use windlass_workspace::TreeId;
 
 use super::verify::BundleVerifier;
-use super::{BundleFault, ENVELOPE, HEADS, MANIFEST, Manifest, STATEMENT, journal_name};
+use super::{BundleFault, ENVELOPE, FILES, HEADS, MANIFEST, Manifest, STATEMENT, journal_name};
 use crate::attestation::{self, Envelope};
 use crate::head::SignedHead;
 use crate::journal::{CallReference, Trace};
@@ -27,6 +29,7 @@ impl<R: std::io::Read + std::io::Seek> BundleVerifier<'_, R> {
         };
         self.check_calls(&run);
         self.check_run(manifest, &run, signer);
+        self.check_files(&run);
         self.traces.insert(manifest.trace_id, run);
     }
 
@@ -106,6 +109,17 @@ impl<R: std::io::Read + std::io::Seek> BundleVerifier<'_, R> {
         self.report.faults.extend(faults);
     }
 
+    /// Checks that the files are those of the checkpoints: each workspace is there in full or not at all.
+    fn check_files(&mut self, trace: &Trace) {
+        let Some(index) = self.files.take() else { return };
+        let roots: BTreeSet<TreeId> = trace.run().into_iter().flat_map(checkpoint_trees).collect();
+        if let Err(reason) = index.check(&roots) {
+            self.invalid(FILES, reason);
+        }
+        let there = roots.iter().filter(|root| index.has(root)).count();
+        self.report.workspaces = u64::try_from(there).unwrap_or(u64::MAX);
+    }
+
     /// Checks the manifest and the statement against the journal of the run.
     fn check_run(&mut self, manifest: &Manifest, trace: &Trace, signer: Option<&PublicKey>) {
         let is_run = trace.head().state.is_some_and(|state| state.machine() == Machine::Run);
@@ -132,6 +146,13 @@ impl<R: std::io::Read + std::io::Seek> BundleVerifier<'_, R> {
             self.invalid(ENVELOPE, reason);
         }
     }
+}
+
+/// The snapshots of the run's checkpoints.
+fn checkpoint_trees(run: &Run) -> impl Iterator<Item = TreeId> {
+    let workspaces = run.checkpoints.iter().filter_map(|checkpoint| checkpoint.workspace.as_ref());
+    let trees = workspaces.flat_map(|workspace| [Some(&workspace.tree), workspace.branch.as_ref()]);
+    trees.flatten().filter_map(|tree| tree.parse().ok())
 }
 
 /// Whether a call matches a reference: a call that had ended must end with the referenced entry; any

@@ -4,17 +4,20 @@ use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read};
 
 use windlass_kernel::{ChainError, Digest, TraceId, canon};
-use windlass_workspace::{BlobDecoder, FormatError, decoder};
+use windlass_workspace::{
+    BlobDecoder, FormatError, HashingStream, ObjectIndex, ObjectStreamError, decoder,
+};
 
 use super::{BundleFault, DOCUMENT_BYTES_MAX, KEY_BYTES_MAX, MemberKind};
 use crate::archive::ArchiveMember;
 use crate::journal::{LINE_BYTES_MAX, Trace, read_line};
 use crate::key::{KeyFile, KeyId};
 
-/// The results of checking members: faults, and the traces that were read.
+/// The results of checking members: faults, and the traces and files that were read.
 pub(super) struct Findings<'a> {
     pub(super) faults: &'a mut Vec<BundleFault>,
     pub(super) traces: &'a mut BTreeMap<TraceId, Trace>,
+    pub(super) files: &'a mut Option<ObjectIndex>,
 }
 
 impl Findings<'_> {
@@ -37,6 +40,7 @@ pub(super) fn check(
         MemberKind::Journal(trace_id) => {
             journal(trace_id, member, source, plain_max, findings).map(Some)
         }
+        MemberKind::Files => files(member, source, plain_max, findings).map(Some),
         MemberKind::Checkpoint => checkpoint(member, source, findings).map(|()| None),
         MemberKind::Key(id) => key(id, member, source, findings).map(|()| None),
         // Documents are checked by the verifier itself.
@@ -113,6 +117,26 @@ fn journal(
     }
     findings.traces.insert(trace_id, trace);
     Ok(total)
+}
+
+/// Reads the objects of snapshots; reads at most `plain_max` decompressed bytes.
+fn files(
+    member: &ArchiveMember,
+    source: &mut impl Read,
+    plain_max: u64,
+    findings: &mut Findings<'_>,
+) -> io::Result<u64> {
+    let plain = HashingStream::new(decoder(source)?.take(plain_max.saturating_add(1)));
+    let mut plain = BufReader::new(plain);
+    match ObjectIndex::read(&mut plain) {
+        Ok(index) => *findings.files = Some(index),
+        Err(ObjectStreamError::Io(error)) => return Err(error),
+        Err(error @ (ObjectStreamError::Invalid(_) | ObjectStreamError::Sink(_))) => {
+            findings.invalid(member, error.to_string());
+        }
+    }
+    drain(&mut plain)?;
+    Ok(plain.get_ref().length())
 }
 
 /// Reads the rest to learn its size; stops where it cannot be decompressed.

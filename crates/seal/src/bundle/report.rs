@@ -150,6 +150,8 @@ pub struct BundleReport {
     pub checkpoints: u64,
     /// The number of blobs.
     pub blobs: u64,
+    /// The number of different workspaces of checkpoints whose files are there.
+    pub workspaces: u64,
     /// The outcome of the run; `None` if it had not ended or the event was purged.
     pub outcome: Option<&'static str>,
     /// The commit that the run created, if any.

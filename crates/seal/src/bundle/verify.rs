@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::{self, Read, Seek, SeekFrom};
 
 use windlass_kernel::{Digest, TraceId};
-use windlass_workspace::HashingStream;
+use windlass_workspace::{HashingStream, ObjectIndex};
 
 use super::{
     BUNDLE_FORMAT, BundleFault, BundleLimits, BundleReport, BundleSignature, DOCUMENT_BYTES_MAX,
@@ -56,6 +56,8 @@ pub(super) struct BundleVerifier<'a, R> {
     /// The documents that could be read.
     pub(super) documents: BTreeMap<String, Vec<u8>>,
     pub(super) traces: BTreeMap<TraceId, Trace>,
+    /// The files of workspaces.
+    pub(super) files: Option<ObjectIndex>,
     /// The number of bytes that may still be decompressed.
     pub(super) plain_left: u64,
     pub(super) limits: BundleLimits,
@@ -71,7 +73,8 @@ impl<'a, R: Read + Seek> BundleVerifier<'a, R> {
         let members = members.into_iter().map(|member| (member.name.clone(), member)).collect();
         let (documents, traces) = (BTreeMap::new(), BTreeMap::new());
         let plain_left = limits.plain_bytes_max;
-        Ok(Self { source, members, report, documents, traces, plain_left, limits })
+        let files = None;
+        Ok(Self { source, members, report, documents, traces, files, plain_left, limits })
     }
 
     fn verify(mut self, trust: &Trust) -> io::Result<BundleReport> {
@@ -244,7 +247,11 @@ impl<'a, R: Read + Seek> BundleVerifier<'a, R> {
                 member,
                 &mut hashed,
                 plain_max,
-                &mut super::members::Findings { faults: &mut faults, traces: &mut self.traces },
+                &mut super::members::Findings {
+                    faults: &mut faults,
+                    traces: &mut self.traces,
+                    files: &mut self.files,
+                },
             )?,
             None => None,
         };
@@ -266,7 +273,13 @@ impl<'a, R: Read + Seek> BundleVerifier<'a, R> {
         match kind {
             Some(MemberKind::Blob(_)) => self.report.blobs += 1,
             Some(MemberKind::Checkpoint) => self.report.checkpoints += 1,
-            Some(MemberKind::Document | MemberKind::Journal(_) | MemberKind::Key(_)) | None => {}
+            Some(
+                MemberKind::Document
+                | MemberKind::Files
+                | MemberKind::Journal(_)
+                | MemberKind::Key(_),
+            )
+            | None => {}
         }
         Ok(())
     }

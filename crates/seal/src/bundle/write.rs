@@ -7,12 +7,12 @@ use std::io::{self, BufWriter, Seek as _, Write as _};
 use std::path::Path;
 
 use windlass_kernel::{Digest, Entry, Head, Timestamp, TraceId};
-use windlass_workspace::{BlobStore, HashingStream, encoder};
+use windlass_workspace::{BlobStore, HashingStream, SnapshotError, encoder};
 
 use super::{
-    BUNDLE_FORMAT, BundleSignature, BundleVerdict, ENVELOPE, HEADS, MANIFEST, Manifest,
-    ManifestMember, ROTATIONS, SIGNATURE, STATEMENT, blob_name, journal_name, key_name,
-    verify_bundle,
+    BUNDLE_FORMAT, BundleSignature, BundleVerdict, ENVELOPE, FILES, HEADS, MANIFEST, Manifest,
+    ManifestMember, ROTATIONS, SIGNATURE, STATEMENT, blob_name, checkpoint_name, journal_name,
+    key_name, verify_bundle,
 };
 use crate::archive::ArchiveWriter;
 use crate::attestation::{self, Envelope};
@@ -40,6 +40,9 @@ pub struct StoredEntry {
 /// Consecutive entries of a trace; empty at the end of the trace.
 pub type EntryPage = Result<Vec<StoredEntry>, SourceError>;
 
+/// Writes the objects of the snapshots that a bundle is to have.
+pub type FilesWriter<'a> = &'a mut dyn FnMut(&mut dyn io::Write) -> Result<(), SnapshotError>;
+
 /// The contents of a new bundle.
 pub struct NewBundle<'a> {
     /// The run's name.
@@ -56,6 +59,8 @@ pub struct NewBundle<'a> {
     pub checkpoints: BTreeMap<String, Vec<u8>>,
     /// The digests of the blobs to add, and the store that has them.
     pub blobs: Option<(&'a BlobStore, BTreeSet<Digest>)>,
+    /// Writes the files of the workspaces of checkpoints, if the bundle is to have them.
+    pub files: Option<FilesWriter<'a>>,
     /// All public keys of the project, including the signer's.
     pub keys: Vec<KeyFile>,
     /// All rotations of the project.
@@ -146,13 +151,13 @@ impl BundleWriter<'_> {
             }
         }
         // The suffix can change the order of two names.
-        let checkpoints: BTreeMap<String, &Vec<u8>> = bundle
-            .checkpoints
-            .iter()
-            .map(|(name, bytes)| (format!("checkpoints/{name}.json"), bytes))
-            .collect();
+        let checkpoints: BTreeMap<String, &Vec<u8>> =
+            bundle.checkpoints.iter().map(|(name, bytes)| (checkpoint_name(name), bytes)).collect();
         for (name, bytes) in checkpoints {
             self.write_plain(&name, bytes)?;
+        }
+        if let Some(files) = bundle.files.take() {
+            self.write_files(files)?;
         }
         let heads = self.signed_heads(&bundle)?;
         self.write_plain(HEADS, &heads)?;
@@ -258,6 +263,17 @@ impl BundleWriter<'_> {
             let length = plain.length();
             plain.into_inner().finish()?;
             Ok((trace, length))
+        })
+    }
+
+    /// Writes the files of workspaces.
+    fn write_files(&mut self, files: FilesWriter<'_>) -> Result<(), BundleError> {
+        self.write_compressed(FILES, |target| {
+            let mut plain = HashingStream::new(encoder(target)?);
+            files(&mut plain).map_err(BundleError::Snapshot)?;
+            let length = plain.length();
+            plain.into_inner().finish()?;
+            Ok(((), length))
         })
     }
 

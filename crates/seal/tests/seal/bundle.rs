@@ -30,6 +30,7 @@ fn a_bundle_contains_a_whole_run() {
         purged: 0,
         checkpoints: 1,
         blobs: 1,
+        workspaces: 0,
         outcome: Some("PASS"),
         commit: Some(COMMIT.into()),
     };

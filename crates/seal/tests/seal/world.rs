@@ -203,6 +203,7 @@ impl World {
             },
             checkpoints: self.checkpoints.clone(),
             blobs: Some((&blobs, self.blob_digests.clone())),
+            files: None,
             keys: self.keys.clone(),
             rotations: self.rotations.clone(),
             made_at: at(100),

@@ -10,9 +10,8 @@ use windlass_kernel::run::{
     PhaseStatus, Run, checkpoint_name,
 };
 use windlass_kernel::{CheckpointId, Digest, Timestamp};
-use windlass_store::Store;
 
-use super::tool_invocation::{ToolInvocation, invocations};
+use super::tool_invocation::{CallLookup, ToolInvocation, invocations};
 
 /// The document of a checkpoint.
 // INVARIANT: the fields are declared in the order of their names, which is the order in the file.
@@ -202,12 +201,13 @@ impl CheckpointDocument {
     }
 }
 
-/// Builds the document of a checkpoint from its entry and the run just after it.
-pub(crate) fn build_document(
+/// Builds the document of a checkpoint from its entry and the run just after it. Nothing else decides its bytes.
+#[must_use]
+pub fn build_document(
     run: &Run,
     checkpoint: &Checkpoint,
     created_at: Timestamp,
-    store: &dyn Store,
+    calls: &CallLookup<'_>,
 ) -> CheckpointDocument {
     let started = run.started.as_deref();
     let done = run.position(&checkpoint.phase).and_then(|at| run.phase(at)?.1.done.clone());
@@ -247,7 +247,7 @@ pub(crate) fn build_document(
             || phase.id == checkpoint.phase && keeps_result(run, checkpoint)
     };
     CheckpointDocument {
-        agent_states: agent_states(run, store),
+        agent_states: agent_states(run, calls),
         artifacts: artifacts.collect(),
         created_at,
         duration_ms: checkpoint.duration_ms,
@@ -310,7 +310,7 @@ fn metadata(run: &Run, checkpoint: &Checkpoint) -> Value {
 }
 
 /// The work of every agent so far; agents of later phases are pending. Tokens are those of all attempts.
-fn agent_states(run: &Run, store: &dyn Store) -> BTreeMap<String, AgentState> {
+fn agent_states(run: &Run, calls: &CallLookup<'_>) -> BTreeMap<String, AgentState> {
     let mut states: BTreeMap<String, AgentState> = BTreeMap::new();
     for (phase, state) in run.all_phases() {
         let named: BTreeSet<String> =
@@ -326,8 +326,8 @@ fn agent_states(run: &Run, store: &dyn Store) -> BTreeMap<String, AgentState> {
                 known.summary = summary;
             }
             if let Some(done) = &state.done {
-                let calls = invocations(store, &done.calls, Some(&name));
-                known.tool_invocations.extend(calls);
+                let made = invocations(calls, &done.calls, Some(&name));
+                known.tool_invocations.extend(made);
                 let more = known.tool_invocations.len().saturating_sub(INVOCATIONS_MAX);
                 known.tool_invocations.drain(..more);
             }

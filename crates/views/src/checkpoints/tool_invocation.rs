@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use windlass_journal::{Check, Reader};
-use windlass_kernel::{Call, Digest, State, Timestamp, run};
+use windlass_kernel::artifact::{ActionRequest, ToolEffect};
+use windlass_kernel::{Call, Digest, State, Timestamp, TraceId, run};
 use windlass_store::Store;
 
 /// The maximum size of a value; a larger one is replaced by its digest.
@@ -31,49 +32,65 @@ pub struct ToolInvocation {
     pub tool_id: String,
 }
 
+/// Finds a call: what is shown of it, and the agent that made it. What the run records is filled in.
+pub type CallLookup<'a> = dyn Fn(TraceId) -> (ToolInvocation, Option<String>) + 'a;
+
 /// The calls of one agent, or of all agents.
 pub(super) fn invocations(
-    store: &dyn Store,
+    find: &CallLookup<'_>,
     calls: &[run::CallRecord],
     agent: Option<&str>,
 ) -> Vec<ToolInvocation> {
     let listed = calls.iter().filter_map(|call| {
-        let (invocation, by) = invocation(store, call);
+        let (found, by) = find(call.trace_id);
+        let success = call.state == State::Completed;
+        let invocation = ToolInvocation { success, tool_id: call.tool.clone(), ..found };
         let other = agent.zip(by.as_deref()).is_some_and(|(agent, by)| agent != by);
         (!other).then_some(invocation)
     });
     listed.collect()
 }
 
-/// One call and the agent that made it. A call that cannot be read has only the data of its run.
-fn invocation(store: &dyn Store, call: &run::CallRecord) -> (ToolInvocation, Option<String>) {
-    let mut invocation = ToolInvocation {
-        action: String::new(),
-        duration_ms: 0,
-        error_message: None,
-        parameters: Value::Null,
-        result: Value::Null,
-        success: call.state == State::Completed,
-        timestamp: None,
-        tool_id: call.tool.clone(),
-    };
-    let mut by = None;
-    let mut reader = Reader::<Call>::new(call.trace_id, Check::Skim);
+/// One call of a store and the agent that made it. A call that cannot be read has only the data of its run.
+pub(crate) fn stored_call(store: &dyn Store, call: TraceId) -> (ToolInvocation, Option<String>) {
+    let mut reader = Reader::<Call>::new(call, Check::Skim);
     // The readable part of a corrupt trace is used.
     let _ = reader.read(store, &mut []);
     let read = reader.into_state();
-    if let Some((request, _)) = read.request {
-        invocation.action = request.intent;
-        invocation.parameters = bounded(request.proposal.args);
-        invocation.timestamp = Some(request.ts);
-        by = request.agent;
+    ToolInvocation::of(read.request.map(|(request, _)| request), read.effect)
+}
+
+impl ToolInvocation {
+    /// What is shown of a call, as far as its trace says it, and the agent that made it.
+    #[must_use]
+    pub fn of(
+        request: Option<ActionRequest>,
+        effect: Option<ToolEffect>,
+    ) -> (Self, Option<String>) {
+        let mut invocation = Self {
+            action: String::new(),
+            duration_ms: 0,
+            error_message: None,
+            parameters: Value::Null,
+            result: Value::Null,
+            success: false,
+            timestamp: None,
+            tool_id: String::new(),
+        };
+        let mut by = None;
+        if let Some(request) = request {
+            invocation.action = request.intent;
+            invocation.parameters = bounded(request.proposal.args);
+            invocation.timestamp = Some(request.ts);
+            by = request.agent;
+        }
+        if let Some(effect) = effect {
+            invocation.duration_ms = effect.duration_ms;
+            invocation.error_message = effect.error.map(|error| error.message);
+            invocation.result = bounded(effect.result);
+        }
+        (invocation, by)
     }
-    if let Some(effect) = read.effect {
-        invocation.duration_ms = effect.duration_ms;
-        invocation.error_message = effect.error.map(|error| error.message);
-        invocation.result = bounded(effect.result);
-    }
-    (invocation, by)
 }
 
 fn bounded(value: Value) -> Value {

@@ -17,7 +17,7 @@ use windlass_store::Store;
 use super::attempts::{Attempts, PhaseSnapshot};
 use super::checkpoint_files::PHASES_MAX;
 use super::gate_results::{approvers, gate_result, reason_text, waived_result};
-use crate::checkpoints::{CheckpointDocument, build_document};
+use crate::checkpoints::{CheckpointDocument, build_document, stored_call};
 
 /// The maximum length of a text in a file.
 const TEXT_CHARS_MAX: usize = 1000;
@@ -154,7 +154,9 @@ impl RunView {
             Event::PhaseStarted { phase, .. } => self.attempts.begin(run, phase)?,
             Event::Checkpointed(checkpoint) => {
                 if self.all_checkpoints || run.phases.len() <= PHASES_MAX {
-                    self.pending.checkpoints.push(build_document(run, checkpoint, ts, store));
+                    let calls = |call| stored_call(store, call);
+                    let document = build_document(run, checkpoint, ts, &calls);
+                    self.pending.checkpoints.push(document);
                 }
             }
             Event::RollbackBegun(_) => self.pending.end = EndChange::Reopened,

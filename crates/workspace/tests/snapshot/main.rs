@@ -7,6 +7,7 @@ mod compare;
 mod hostile;
 mod kill;
 mod merge;
+mod pack;
 mod restore;
 mod roundtrip;
 #[path = "../seed/mod.rs"]

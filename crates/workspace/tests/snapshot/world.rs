@@ -112,8 +112,13 @@ impl World {
 
     /// All files and links of the workspace, without repositories and `.windlass`.
     pub fn things(&self) -> Things {
+        Self::things_at(&self.path())
+    }
+
+    /// All files and links of a folder.
+    pub fn things_at(folder: &Path) -> Things {
         let mut things = Things::new();
-        walk(&self.path(), Path::new(""), &mut things);
+        walk(folder, Path::new(""), &mut things);
         things
     }
 

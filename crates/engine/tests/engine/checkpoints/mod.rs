@@ -20,7 +20,10 @@ use windlass_kernel::run::plan::Plan;
 use windlass_kernel::run::{CheckpointArtifact, Run};
 use windlass_kernel::{CheckpointId, Digest};
 use windlass_runtime::SystemClock;
-use windlass_workspace::{Merged, PathChange, Rename, RestoreMode, SnapshotLock, TextDiff, TreeId};
+use windlass_workspace::{
+    Merged, PackedObjects, PathChange, Rename, RestoreMode, SnapshotError, SnapshotLock, TextDiff,
+    TreeId,
+};
 
 use crate::crash::Life;
 use crate::executors::write;
@@ -199,6 +202,18 @@ impl SnapshotStore for MortalStore {
 
     fn renames(&self, from: &TreeId, to: &TreeId) -> Result<Vec<Rename>, EngineError> {
         self.inner.renames(from, to)
+    }
+
+    fn list_objects(&self, trees: &[TreeId], bytes_max: u64) -> Result<PackedObjects, EngineError> {
+        self.inner.list_objects(trees, bytes_max)
+    }
+
+    fn write_objects(
+        &self,
+        packed: &PackedObjects,
+        target: &mut dyn std::io::Write,
+    ) -> Result<(), SnapshotError> {
+        self.inner.write_objects(packed, target)
     }
 
     fn text_diff(&self, from: &TreeId, to: &TreeId, max: usize) -> Result<TextDiff, EngineError> {
