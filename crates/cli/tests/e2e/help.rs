@@ -67,6 +67,8 @@ const COMMANDS: &[&str] = &[
     "trace log",
     "recover",
     "verify",
+    "bundle",
+    "bundle restore",
     "anchor",
     "people",
     "people list",
