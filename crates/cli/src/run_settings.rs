@@ -1,7 +1,10 @@
 //! What becomes of the files of runs that did not pass.
 
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+
 use serde::Deserialize;
-use windlass_engine::Engine;
+use windlass_engine::{Engine, EngineError, recorded_tree};
 use windlass_kernel::run::Run;
 
 use crate::output::{Output, sanitize};
@@ -24,6 +27,7 @@ pub fn put_back(setup: &RunSetup, run: Run, output: &Output) -> Run {
         Ok(run) => {
             output
                 .note("the files are as they were before the run; its work is in its checkpoints");
+            warn_of_nested(setup, &run, output);
             run
         }
         // The run has ended all the same, and says how to put them back.
@@ -33,4 +37,32 @@ pub fn put_back(setup: &RunSetup, run: Run, output: &Output) -> Run {
             run
         }
     }
+}
+
+/// How many repositories are named.
+const NESTED_MAX: usize = 5;
+
+/// Names the repositories inside the workspace, whose files a rollback leaves as they are.
+pub fn warn_of_nested(setup: &RunSetup, run: &Run, output: &Output) {
+    // The files are restored in any case.
+    let nested = nested(setup, run).unwrap_or_default();
+    for path in nested.iter().take(NESTED_MAX) {
+        let path = sanitize(&path.to_string_lossy());
+        output.note(&format!(
+            "`{path}` is a repository of its own: checkpoints have only its commit, so its files and changes in \
+             it were left as they are"
+        ));
+    }
+    if let Some(more) = nested.len().checked_sub(NESTED_MAX).filter(|more| *more > 0) {
+        output.note(&format!("… and {more} more repositories inside the workspace"));
+    }
+}
+
+fn nested(setup: &RunSetup, run: &Run) -> Result<BTreeSet<PathBuf>, EngineError> {
+    let mut nested = BTreeSet::new();
+    let Some(rollback) = run.last_rollback.as_ref() else { return Ok(nested) };
+    for tree in [&rollback.snapshot, &rollback.target].into_iter().flatten() {
+        nested.extend(setup.engine.snapshots()?.nested(&recorded_tree(tree)?)?);
+    }
+    Ok(nested)
 }

@@ -95,6 +95,10 @@ impl SnapshotStore for GitSnapshotStore {
         Ok(self.opened()?.snapshots.changes(from, to)?)
     }
 
+    fn nested(&self, tree: &TreeId) -> Result<Vec<PathBuf>, EngineError> {
+        Ok(self.opened()?.snapshots.nested(tree)?)
+    }
+
     fn renames(&self, from: &TreeId, to: &TreeId) -> Result<Vec<Rename>, EngineError> {
         Ok(self.opened()?.snapshots.renames(from, to)?)
     }

@@ -55,6 +55,9 @@ pub trait SnapshotStore: Send + Sync {
     /// Lists the paths that differ between two snapshots.
     fn changes(&self, from: &TreeId, to: &TreeId) -> Result<Vec<PathChange>, EngineError>;
 
+    /// Lists the nested repositories of a snapshot, whose files it does not have.
+    fn nested(&self, tree: &TreeId) -> Result<Vec<PathBuf>, EngineError>;
+
     /// Lists the files that were renamed between two snapshots.
     fn renames(&self, from: &TreeId, to: &TreeId) -> Result<Vec<Rename>, EngineError>;
 

@@ -12,6 +12,7 @@ use crate::commands::run::{open, open_to_read, report};
 use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, Style, sanitize};
 use crate::project::Project;
+use crate::run_settings::warn_of_nested;
 use crate::setup::actor_name;
 
 /// The maximum size of a printed diff.
@@ -176,6 +177,12 @@ fn diff(project: &Project, from: &str, to: &str, names: bool, output: &Output) -
         return Ok(0);
     }
     print_diff(&found, output);
+    for path in &found.nested {
+        let path = sanitize(&path.to_string_lossy());
+        output.note(&format!(
+            "`{path}` is a repository of its own: only its commit is compared, not its files"
+        ));
+    }
     for line in String::from_utf8_lossy(&text.bytes).lines() {
         let style = match line.as_bytes() {
             [b'+', b'+', b'+', ..] | [b'-', b'-', b'-', ..] | [b'd', b'i', b'f', b'f', ..] => {
@@ -310,6 +317,7 @@ fn rollback(project: &Project, options: &CheckpointRollback, output: &Output) ->
     if let Some(tree) = run.last_rollback.as_ref().and_then(|rollback| rollback.snapshot.as_ref()) {
         output.note(&format!("the files as they were before are kept in the snapshot {tree}"));
     }
+    warn_of_nested(&setup, &run, output);
     // Without --resume the run is meant to wait, so that is a success.
     Ok(if options.resume { code } else { 0 })
 }

@@ -11,6 +11,7 @@ use crate::commands::status;
 use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, sanitize};
 use crate::project::Project;
+use crate::run_settings::warn_of_nested;
 
 /// Removes the work tree, after its branch was merged if that is asked for; the branch and its commits stay.
 pub fn run(project: &Project, options: &Close, output: &Output) -> CommandResult {
@@ -30,6 +31,7 @@ pub fn run(project: &Project, options: &Close, output: &Output) -> CommandResult
     }
     if options.restore {
         let after = setup.engine.put_back(trace_id, setup.engine.actor())?;
+        warn_of_nested(&setup, &after, output);
         if output.json {
             output.value(&status::describe(&after))?;
         } else {

@@ -1,5 +1,7 @@
 //! Attributes of git that change bytes: a rollback brings files back byte for byte, or the run is refused.
 
+use std::os::unix::fs::PermissionsExt as _;
+
 use crate::world::{Repo, answers, build, id_of, review, sh};
 
 /// A repository with attributes and a file, committed.
@@ -59,4 +61,79 @@ fn mend_10_an_encoding_is_refused_and_wedges_no_run() {
     let id = runs[0]["run_id"].as_str().unwrap();
     repo.windlass(&["cancel", id, "--by", "ada", "--reason", "it cannot go on"]).exit(0);
     assert_eq!(repo.stands(id)["reason"], "cancelled");
+}
+
+/// Lets a run do something, has it rejected, and puts the files back.
+fn put_back(repo: &Repo, line: &str) -> crate::harness::Outcome {
+    let built = answers(&[build(&[sh(line)])], &[review("rejected")]);
+    let id = id_of(&repo.run(&built).exit(3));
+    repo.windlass(&["close", &id, "--restore"]).exit(0)
+}
+
+#[test]
+fn mend_10_permissions_come_back() {
+    let repo = Repo::new();
+    let mode = |name: &str| {
+        std::fs::metadata(repo.root().join(name)).unwrap().permissions().mode() & 0o777
+    };
+    let set = |name: &str, mode: u32| {
+        let permissions = std::fs::Permissions::from_mode(mode);
+        std::fs::set_permissions(repo.root().join(name), permissions).unwrap();
+    };
+    for (name, mode) in [("private.txt", 0o600), ("changed.txt", 0o640), ("tool.sh", 0o700)] {
+        repo.write(name, "as it was");
+        set(name, mode);
+    }
+    repo.write("usual.txt", "as it was");
+    repo.commit("files");
+    put_back(&repo, "rm private.txt tool.sh usual.txt; echo x > y; mv y changed.txt");
+    for (name, expected) in
+        [("private.txt", 0o600), ("changed.txt", 0o640), ("tool.sh", 0o700), ("usual.txt", 0o644)]
+    {
+        assert_eq!((repo.read(name).as_str(), mode(name)), ("as it was", expected), "{name}");
+    }
+}
+
+#[test]
+fn mend_10_empty_folders_come_back() {
+    let repo = Repo::new();
+    std::fs::create_dir_all(repo.root().join("empty/deep")).unwrap();
+    std::fs::create_dir_all(repo.root().join("src/empty")).unwrap();
+    put_back(&repo, "rmdir empty/deep empty src/empty; mkdir -p made/new; echo x > built.txt");
+    for (name, is_there) in [("empty/deep", true), ("src/empty", true), ("made", false)] {
+        assert_eq!(repo.root().join(name).is_dir(), is_there, "{name}");
+    }
+    assert!(!repo.root().join("built.txt").exists());
+}
+
+#[test]
+fn mend_10_edits_in_submodules_are_told_and_wedge_no_run() {
+    let repo = Repo::new();
+    let inner = repo.place.base().join("inner");
+    std::fs::create_dir(&inner).unwrap();
+    std::fs::write(inner.join("lib.txt"), "one\n").unwrap();
+    let git = ["-c", "user.name=t", "-c", "user.email=t@t", "-c", "protocol.file.allow=always"];
+    let path = inner.to_str().unwrap();
+    repo.git(&[&git[..], &["-C", path, "init", "-q"]].concat());
+    repo.git(&[&git[..], &["-C", path, "add", "."]].concat());
+    repo.git(&[&git[..], &["-C", path, "commit", "-qm", "x"]].concat());
+    repo.git(&[&git[..], &["submodule", "--quiet", "add", path, "lib"]].concat());
+    repo.commit("a submodule");
+    let built = answers(
+        &[build(&[sh("echo x > built.txt; echo two > lib/lib.txt")])],
+        &[review("rejected")],
+    );
+    let id = id_of(&repo.run(&built).exit(3));
+    let (from, to) = (format!("{id}/PRE_build"), format!("{id}/POST_build"));
+    repo.windlass(&["checkpoint", "diff", &from, &to])
+        .exit(0)
+        .says("built.txt")
+        .warns("`lib` is a repository of its own");
+    let diff = repo.windlass(&["checkpoint", "diff", &from, &to, "--json"]).exit(0).json();
+    assert_eq!(diff["nested"], serde_json::json!(["lib"]));
+    repo.windlass(&["close", &id, "--restore"]).exit(0).warns("`lib` is a repository of its own");
+    assert_eq!(repo.read("lib/lib.txt"), "two\n");
+    assert!(!repo.root().join("built.txt").exists());
+    let line = ["checkpoint", "list", &id];
+    repo.windlass(&line).exit(0);
 }

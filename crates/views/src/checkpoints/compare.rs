@@ -1,6 +1,7 @@
 //! Compares two checkpoints.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
 
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -35,6 +36,8 @@ pub struct CheckpointDiff {
     pub modified: Vec<(ArtifactInfo, ArtifactInfo)>,
     /// Files of the workspace that differ; a renamed file is removed and added.
     pub files: Vec<PathChange>,
+    /// Repositories inside the workspace, of which only the commits are compared.
+    pub nested: BTreeSet<PathBuf>,
     /// Files of the workspace that were renamed.
     pub renames: Vec<Rename>,
     /// The trees of the workspaces.
@@ -95,6 +98,9 @@ impl Checkpoints {
             if !diff.files.is_empty() {
                 diff.renames = snapshots.renames(&from, &to)?;
             }
+            for tree in [&from, &to] {
+                diff.nested.extend(snapshots.nested(tree)?);
+            }
             diff.trees = Some((from, to));
         }
         Ok(diff)
@@ -131,6 +137,7 @@ fn compare(before: &CheckpointDocument, after: &CheckpointDocument) -> Checkpoin
         removed,
         modified,
         files: Vec::new(),
+        nested: BTreeSet::new(),
         renames: Vec::new(),
         trees: None,
     }

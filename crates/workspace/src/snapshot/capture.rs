@@ -1,7 +1,7 @@
 //! Captures a workspace as a tree.
 //!
 //! The private index of a workspace stays between captures, so that a file is read only when its
-//! size, times or inode have changed since. Two git invocations list the changes, in parallel; two more
+//! size, times or inode have changed since. Three git invocations list the changes, in parallel; two more
 //! add them to the index and write the tree; one sets the ref.
 
 use std::collections::BTreeSet;
@@ -9,6 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
 
+use super::extras::{Extras, note_modes};
 use super::index_state::{IndexState, RawPath, SavedIndex};
 use super::user_index::{file_stamp, tracked_digest};
 use super::workspace::{Workspace, exists};
@@ -39,6 +40,8 @@ struct WorkspaceChanges {
     files: BTreeSet<Vec<u8>>,
     /// Nested repositories that are new or at another commit.
     nested: BTreeSet<Vec<u8>>,
+    /// Empty folders, relative to the workspace.
+    empty_folders: BTreeSet<RawPath>,
 }
 
 impl Snapshots {
@@ -114,6 +117,12 @@ impl Snapshots {
         nested.sort();
         nested.dedup();
         state.tree = Some(tree.clone());
+        let prefix = workspace.prefix();
+        let modes = state.modes.iter().filter_map(|(name, mode)| {
+            Some((RawPath(name.0.strip_prefix(prefix.as_slice())?.to_vec()), *mode))
+        });
+        let extras = Extras { folders: changes.empty_folders, modes: modes.collect() };
+        self.save_extras(&tree, &extras)?;
         self.save_index_state(workspace, state)?;
         Ok(Capture { tree, nested })
     }
@@ -159,7 +168,7 @@ impl Snapshots {
         Ok(())
     }
 
-    /// Lists changed and new files, with two git invocations in parallel.
+    /// Lists changed and new files and folders, with three git invocations in parallel.
     fn find_changes(
         &self,
         workspace: &Workspace,
@@ -169,14 +178,18 @@ impl Snapshots {
         let tracked = tracked.args(["diff-files", "--raw", "-z", "--no-renames"]);
         let tracked = tracked.arg("--ignore-submodules=dirty").reading_files();
         let new = self.list_new(workspace);
-        let (tracked, new) = thread::scope(|scope| {
+        let folders = self.list_new_folders(OPERATION, workspace);
+        let (tracked, new, folders) = thread::scope(|scope| {
             let new = scope.spawn(move || new.output());
+            let folders = scope.spawn(move || folders.output());
             let tracked = tracked.output();
             let panicked = || Err(GitError::unexpected(OPERATION, b"a thread panicked"));
-            (tracked, new.join().unwrap_or_else(|_| panicked()))
+            let new = new.join().unwrap_or_else(|_| panicked());
+            (tracked, new, folders.join().unwrap_or_else(|_| panicked()))
         });
         let (tracked, new) = (tracked?, new?);
-        let mut changes = WorkspaceChanges::default();
+        let empty_folders = self.empty_folders(workspace, &folders?);
+        let mut changes = WorkspaceChanges { empty_folders, ..WorkspaceChanges::default() };
         parse_changes(&tracked, &mut changes)
             .ok_or_else(|| GitError::unexpected(OPERATION, &tracked))?;
         for path in records(&new) {
@@ -272,6 +285,8 @@ impl Snapshots {
             }
             self.run_update_index(workspace, &["--add", "--remove", "--replace"], &changes.files)?;
         }
+        let removed = changes.removed.iter().filter(|path| !changes.files.contains(*path));
+        note_modes(&mut state.modes, workspace, removed, changes.files.iter());
         let mut unborn = Vec::new();
         for path in &changes.nested {
             let git = self.workspace_git(OPERATION, Access::Write, workspace);

@@ -130,6 +130,19 @@ impl Snapshots {
         Ok(parse_renames(&bytes).ok_or_else(|| GitError::unexpected(operation, &bytes))?)
     }
 
+    /// Lists the nested repositories of a snapshot: it has their commits, and not their files.
+    ///
+    /// # Errors
+    /// [`SnapshotError`].
+    pub fn nested(&self, tree: &TreeId) -> Result<Vec<PathBuf>, SnapshotError> {
+        let git = self.objects_git("list the nested repositories", Access::Read);
+        let git = git.args(["ls-tree", "-r", "-z", "--full-tree", tree.as_str()]);
+        let listed = git.output().map_err(|error| self.explain(&[tree], error))?;
+        let mode = EntryMode::NestedRepository.as_str().as_bytes();
+        let nested = records(&listed).filter(|record| record.starts_with(mode));
+        Ok(nested.filter_map(|record| Some(path_of(split_once(record, b'\t')?.1))).collect())
+    }
+
     /// Fills in the sizes of the files.
     fn add_sizes(&self, changes: &mut [PathChange]) -> Result<(), SnapshotError> {
         let operation = "read the sizes";

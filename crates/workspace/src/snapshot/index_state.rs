@@ -3,6 +3,7 @@
 //! Git does not check an index when it reads one. So its digest is saved after every change of ours, and
 //! an index that does not match it is discarded.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -27,6 +28,8 @@ pub(super) struct IndexState {
     pub tree: Option<TreeId>,
     /// The nested repositories in the index, relative to the top.
     pub nested: Vec<RawPath>,
+    /// Unusual permissions of files in the index, relative to the top.
+    pub modes: BTreeMap<RawPath, u32>,
     /// Ignored files that the user tracks, relative to the top.
     #[serde(rename = "tracked")]
     pub tracked_ignored: Vec<RawPath>,
@@ -133,6 +136,7 @@ mod tests {
             index: "x".to_owned(),
             tree: Some("a".repeat(40).parse().unwrap()),
             nested: vec![RawPath(b"a \xff\n".to_vec())],
+            modes: BTreeMap::from([(RawPath(b"b".to_vec()), 0o600)]),
             tracked_ignored: vec![RawPath(Vec::new())],
             user_index: ("y".to_owned(), "z".to_owned()),
         };

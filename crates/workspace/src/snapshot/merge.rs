@@ -58,7 +58,10 @@ impl Snapshots {
             .run()?;
         match output.code {
             Some(0) => match parse_merge(&output.stdout) {
-                Some(MergeOutput { tree, .. }) => Ok(Merged::Clean(tree)),
+                Some(MergeOutput { tree, .. }) => {
+                    self.save_extras(&tree, &self.extras(ours))?;
+                    Ok(Merged::Clean(tree))
+                }
                 None => Err(GitError::unexpected(OPERATION, &output.stdout).into()),
             },
             Some(1) => match parse_merge(&output.stdout) {

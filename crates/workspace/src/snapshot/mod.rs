@@ -6,9 +6,9 @@
 //! keep them from being pruned; elsewhere both are in the private directory.
 //!
 //! Snapshots are exact: no filter, line ending, encoding or keyword is converted in either direction.
-//! They contain files, their executable bit, and symbolic links. They do not contain ignored files,
-//! empty folders, owners, times, other permissions, or the files of nested repositories, of which they
-//! record the commit.
+//! They contain files, their executable bit, and symbolic links; other permissions and empty folders are kept
+//! beside them. They do not contain ignored files, owners, times, or the files of nested repositories, of which
+//! they record the commit.
 //!
 //! INVARIANT: no program that a repository names is ever started: no hook, filter, merge or diff
 //! driver, file-system monitor. That is why `git add` is not used: it runs `git status` inside nested
@@ -19,6 +19,7 @@ mod check;
 mod compare;
 mod entry;
 mod error;
+mod extras;
 mod ignored;
 mod index_state;
 mod lock;

@@ -60,7 +60,7 @@ impl Snapshots {
         }
         let git = self.refs_git("delete the references", Access::Write);
         git.args(["update-ref", "--no-deref", "--stdin"]).stdin(input).output()?;
-        Ok(())
+        self.sweep_extras()
     }
 
     /// Lists the references with their snapshots, sorted by name. A reference that cannot be read is not

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::extras::restore_extras;
 use super::index_state::SavedIndex;
 use super::object_reader::ObjectReader;
 use super::restore_plan::{RestorePlan, permissions, writable};
@@ -100,6 +101,10 @@ impl Snapshots {
             in_the_way.dedup();
             return Err(SnapshotError::Changed { changed, in_the_way });
         }
+        let (before, after) = (self.extras(from), self.extras(to));
+        for (path, _, permissions) in &mut plan.write {
+            *permissions = after.mode(path).or(*permissions);
+        }
         plan.check_writable(&dir)?;
         let staging = StagingDir::create(workspace.staging(&self.private))?;
         let mut objects = ObjectReader::new(self);
@@ -107,6 +112,7 @@ impl Snapshots {
             staging.write(number, entry, *permissions, to, &mut objects)?;
         }
         plan.apply(&dir, &staging)?;
+        restore_extras(&dir, &before, &after);
         self.update_private_index(&workspace, &changes)?;
         let chmod = plan.chmod.into_iter().map(|(path, ..)| path);
         let mut written: Vec<PathBuf> =

@@ -45,6 +45,12 @@ impl Snapshots {
             }
         }
         git(Access::Write).args(["update-index", "-z", "--index-info"]).stdin(added).output()?;
-        Ok(id_of(OPERATION, &git(Access::Write).arg("write-tree").output()?)?)
+        let combined = id_of(OPERATION, &git(Access::Write).arg("write-tree").output()?)?;
+        let (mut extras, others) = (self.extras(tree), self.extras(from));
+        extras.modes.extend(
+            others.modes.into_iter().filter(|(name, _)| paths.contains(name.path().as_path())),
+        );
+        self.save_extras(&combined, &extras)?;
+        Ok(combined)
     }
 }

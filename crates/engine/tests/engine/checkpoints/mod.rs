@@ -200,6 +200,10 @@ impl SnapshotStore for MortalStore {
         self.inner.changes(from, to)
     }
 
+    fn nested(&self, tree: &TreeId) -> Result<Vec<PathBuf>, EngineError> {
+        self.inner.nested(tree)
+    }
+
     fn renames(&self, from: &TreeId, to: &TreeId) -> Result<Vec<Rename>, EngineError> {
         self.inner.renames(from, to)
     }
