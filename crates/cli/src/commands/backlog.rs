@@ -17,6 +17,7 @@ use crate::failure::{CommandResult, Failure};
 use crate::input;
 use crate::output::{Output, Style, sanitize};
 use crate::project::Project;
+use crate::run_settings::put_back;
 use crate::setup::RunSetup;
 
 /// The run option that names the backlog item.
@@ -55,7 +56,7 @@ pub fn run(project: &Project, command: &BacklogCommand, output: &Output) -> Comm
             let selection = LoopSelection { name, variant: None, with: &[] };
             let run =
                 start(&setup, &selection, task, *worktree, answers.as_deref(), options, output)?;
-            report(&run, output)
+            report(&put_back(&setup, run, output), output)
         }
     }
 }

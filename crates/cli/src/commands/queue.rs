@@ -19,6 +19,7 @@ use crate::failure::{CommandResult, Failure, exit_of};
 use crate::output::{Output, Style, sanitize};
 use crate::people::AccountPeople;
 use crate::project::Project;
+use crate::run_settings::put_back;
 
 /// The most of a diff that is shown.
 const DIFF_BYTES_MAX: usize = 256 << 10;
@@ -299,7 +300,8 @@ fn decide(
         setup.engine.settle_call(trace_id, settled, &by, reason)?;
     }
     let given = HoldAnswer { decision, by: &by, reason, shown, conditions, edit };
-    let answered = setup.engine.answer(trace_id, given)?;
+    let mut answered = setup.engine.answer(trace_id, given)?;
+    answered.run = put_back(&setup, answered.run, output);
     // A session goes on in its client; its close is what waited.
     let is_session = answered.run.plan().is_some_and(Plan::is_session);
     if answer.resume && answered.resolution != Resolution::Open && answered.run.ended.is_none() {
@@ -307,7 +309,7 @@ fn decide(
             return session_core::close(project, Some(&answer.run), output);
         }
         let run = resume_run(project, &setup, trace_id)?;
-        return report(&run, output);
+        return report(&put_back(&setup, run, output), output);
     }
     if output.json {
         output.value(&status::describe(&answered.run))?;

@@ -14,6 +14,8 @@ use crate::commands::{backlog, call, status, trace_id};
 use crate::failure::{CommandResult, Failure, exit_of};
 use crate::output::{Output, Style, sanitize};
 use crate::project::{Access, Project};
+use crate::run_settings::put_back;
+use crate::setup::RunSetup;
 
 /// Recovers one trace, or all that are open.
 pub fn run(project: &Project, options: &Recover, output: &Output) -> CommandResult {
@@ -36,7 +38,11 @@ pub fn run(project: &Project, options: &Recover, output: &Output) -> CommandResu
     // A signal during the calls leaves the runs for the next time.
     let (runs, interrupted_run) = match interrupted_call {
         Some(_) => (Vec::new(), None),
-        None => split_runs(super::run::open(project, None, output)?.engine.recover()?),
+        None => {
+            let setup = super::run::open(project, None, output)?;
+            let (runs, interrupted) = split_runs(setup.engine.recover()?);
+            (runs.into_iter().map(|run| settled(&setup, run, output)).collect(), interrupted)
+        }
     };
     let interrupted = interrupted_call.or(interrupted_run);
     if output.json {
@@ -94,9 +100,16 @@ fn split_runs(all: Vec<RecoveredRun>) -> (Vec<RecoveredRun>, Option<Failure>) {
     (others, interrupted)
 }
 
+/// A recovered run whose files are put back, if it has ended without passing and the settings say so.
+fn settled(setup: &RunSetup, recovered: RecoveredRun, output: &Output) -> RecoveredRun {
+    let result = recovered.result.map(|run| put_back(setup, run, output));
+    RecoveredRun { result, ..recovered }
+}
+
 /// Recovers one run, if `name` is a run id or the trace of a run.
 fn one_run(project: &Project, name: &str, output: &Output) -> Result<Option<u8>, Failure> {
-    let engine = super::run::open(project, None, output)?.engine;
+    let setup = super::run::open(project, None, output)?;
+    let engine = &setup.engine;
     let trace_id = match engine.find(name) {
         Ok(trace_id) => trace_id,
         // A run id cannot be the trace of a call.
@@ -106,7 +119,7 @@ fn one_run(project: &Project, name: &str, output: &Output) -> Result<Option<u8>,
     let recovered = engine.recover_one(trace_id);
     let recovered = match recovered.result {
         Err(error) if error.code() == Code::Interrupted => return Err(error.into()),
-        result => RecoveredRun { result, ..recovered },
+        result => settled(&setup, RecoveredRun { result, ..recovered }, output),
     };
     if output.json {
         output.value(&describe_run(&recovered))?;

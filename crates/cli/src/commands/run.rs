@@ -339,7 +339,8 @@ fn resume_due(project: &Project, setup: &RunSetup, output: &Output) -> CommandRe
         if waiting.run.due().is_none_or(|due| due > now) {
             continue;
         }
-        match setup.engine.resume(waiting.trace_id) {
+        let resumed = setup.engine.resume(waiting.trace_id);
+        match resumed.map(|run| put_back(setup, run, output)) {
             Ok(run) if output.json => values.push(status::describe(&run)),
             Ok(run) => {
                 status::print_end(&run, output);

@@ -62,3 +62,44 @@ fn mend_04_files_that_people_changed_since_are_not_put_back() {
     repo.windlass(&["close", &id, "--restore"]).fails_with(3, "WORKSPACE_CHANGED");
     assert_eq!(repo.read("built.txt"), "mine\n");
 }
+
+/// A repository whose settings put files back.
+fn putting_back() -> Repo {
+    let repo = Repo::new();
+    repo.place.append(".windlass/config.toml", "\n[runs]\nput_back = true\n");
+    repo.write("BACKLOG.md", "### P0\n\n- [ ] **Raise the price** — DoD: it is raised — Owner: ada — Context: README.md\n");
+    repo.commit("a setting");
+    repo
+}
+
+#[test]
+fn mend_04_the_setting_counts_for_the_backlog_and_after_an_answer() {
+    let repo = putting_back();
+    let path = repo.answers(&rejected());
+    repo.windlass(&["backlog", "run", "--answers", &path, "--by", "ada"]).exit(3);
+    assert_eq!(repo.status(), "");
+    let script = answers(&[built_once()], &[review("escalate")]);
+    let id = id_of(&repo.run(&script).exit(4));
+    assert_ne!(repo.status(), "");
+    let line = ["queue", "reject", &id, "--by", "ada", "--reason", "no", "--resume"];
+    repo.windlass(&line);
+    assert_eq!(repo.status(), "");
+}
+
+#[test]
+fn mend_04_the_setting_counts_for_recovery() {
+    let repo = putting_back();
+    let script = answers(&[built_once()], &[review("escalate")]);
+    let id = id_of(&repo.run(&script).exit(4));
+    assert_ne!(repo.status(), "");
+    // Nobody answers in time.
+    repo.later(24 * 365, &["recover"]);
+    assert!(repo.stands(&id)["outcome"].is_string());
+    assert_eq!(repo.status(), "");
+    // A rejection may end a run, too.
+    let id = id_of(&repo.run(&script).exit(4));
+    let line = ["queue", "reject", &id, "--by", "ada", "--reason", "no"];
+    repo.windlass(&line).exit(0);
+    assert_eq!(repo.stands(&id)["outcome"], "BLOCKED");
+    assert_eq!(repo.status(), "");
+}
