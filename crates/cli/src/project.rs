@@ -81,6 +81,18 @@ pub struct Project {
 }
 
 impl Project {
+    /// Says that the journal's write-ahead log grows because another program reads the journal, if that is so.
+    pub fn held_log(&self) -> Option<String> {
+        let database = self.state().ok()?.join(DATABASE);
+        let bytes = windlass_store_sqlite::held_log(&database)?;
+        Some(format!(
+            "the journal's write-ahead log has {} MiB and grows: another program has `{}` open and reads an old state \
+             of it; end that program",
+            bytes >> 20,
+            database.display()
+        ))
+    }
+
     /// Finds the project: the given one, the nearest in a parent folder, or the user's own.
     pub fn find(named: Option<&Path>) -> Result<Self, Failure> {
         if let Some(root) = named {

@@ -7,6 +7,7 @@ use rusqlite::Connection;
 use windlass_store::StoreError;
 
 use crate::SCHEMA;
+use crate::listing;
 use crate::redispatches;
 use crate::sql::{Context as _, query_each};
 use crate::trace_rows::{self, COLUMNS};
@@ -23,6 +24,9 @@ pub fn check(connection: &Connection) -> Result<Vec<String>, StoreError> {
     // Of the rest, nothing can be read with certainty.
     if found.is_empty() {
         found.extend(check_rows(connection)?);
+        if !listing::counts_agree(connection).unwrap_or(false) {
+            found.push("the counts of traces are not those of the traces".to_owned());
+        }
         found.extend(check_redispatches(connection)?);
         found.extend(redispatches::check_replay_points(connection)?);
     }

@@ -44,6 +44,9 @@
 //! (`synchronous = FULL`) before its position is written, and the one commit that is not synced, the index
 //! that `close` writes, does not change the position.
 //!
+//! **Counts.** Triggers keep the number of indexed traces in each state, and of their entries, in the transaction
+//! that changes a trace (`counts.sql`), so that `count` does not read them all. No decision depends on it.
+//!
 //! **Damage.** A row that cannot be trusted is an error for every reader: rows of `traces`, `indexed` and
 //! `replay_points` and the fields beside entries have checksums, dispatches are bound by a digest in the row
 //! of their trace, and keys are looked up in the entries. `audit` and `key_audit` find the rest.
@@ -73,6 +76,7 @@ mod key_audit;
 mod keys;
 mod listing;
 mod liveness;
+mod long_log;
 mod lookup;
 mod open;
 mod progress;
@@ -87,5 +91,6 @@ mod types;
 mod unindexed;
 mod write_connection;
 
+pub use long_log::{LOG_BYTES_MAX, held_log};
 pub use open::{FORMAT, Life, SCHEMA, Settings, seal_copy};
 pub use store::SqliteStore;

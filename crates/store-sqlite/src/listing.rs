@@ -9,6 +9,7 @@ use windlass_kernel::{HolderId, State};
 use windlass_store::{Counts, Record, StoreError, TraceFilter, TraceState};
 
 use crate::entries::visit_trace;
+use crate::open::has_counts;
 use crate::replay::replay_unindexed;
 use crate::sql::{Context as _, query_each};
 use crate::trace_rows::{self, COLUMNS};
@@ -18,15 +19,8 @@ pub fn traces(
     connection: &Connection,
     filter: &TraceFilter,
 ) -> Result<Vec<TraceState>, StoreError> {
-    // The condition is written as in the partial index, so that SQLite uses it.
-    let open = if filter.open_only { "open" } else { "true" };
-    let sql = format!(
-        "SELECT {COLUMNS} FROM traces
-         WHERE {open} AND (?1 IS NULL OR state = ?1) AND (?2 IS NULL OR trace_id < ?2)
-         ORDER BY trace_id DESC LIMIT ?3"
-    );
+    let sql = listing_sql(filter);
     let parameters = params![
-        filter.state.map(State::as_str),
         filter.before.as_ref().map(|id| id.0.as_bytes()),
         i64::try_from(filter.limit).unwrap_or(i64::MAX),
     ];
@@ -51,11 +45,52 @@ pub fn traces(
     Ok(traces)
 }
 
-/// Counts traces and entries by the rows of the traces, then the unindexed ones.
+/// The query for a list. Its conditions are written as in the partial indexes of open traces and ended runs, so that
+/// SQLite uses them.
+fn listing_sql(filter: &TraceFilter) -> String {
+    let open = if filter.open_only { "open" } else { "true" };
+    let state = match filter.state {
+        Some(state) => format!("state = '{}'", state.as_str()),
+        None => "true".to_owned(),
+    };
+    format!(
+        "SELECT {COLUMNS} FROM traces
+         WHERE {open} AND {state} AND (?1 IS NULL OR trace_id < ?1)
+         ORDER BY trace_id DESC LIMIT ?2"
+    )
+}
+
+/// How many indexed traces and entries there are, by counting them.
+const COUNTED: &str =
+    "SELECT state, count(*), sum(last_sequence_number) FROM traces GROUP BY state";
+/// The same, as triggers keep it.
+const KEPT: &str =
+    "SELECT state, traces, entries FROM trace_counts WHERE traces <> 0 OR entries <> 0";
+
+/// How many traces and entries there are, the unindexed ones included. The time does not depend on their number.
 pub fn count(connection: &Connection) -> Result<Counts, StoreError> {
+    // A store that cannot be written to may be older than the counts.
+    let sql = if has_counts(connection)? { KEPT } else { COUNTED };
+    let mut counts = indexed_counts(connection, sql)?;
+    for replayed in replay_unindexed(connection)? {
+        let Ok(trace) = replayed.trace else { continue };
+        let head = trace.state.head;
+        // A trace that has a row as well has been counted.
+        if trace_rows::load(connection, head.trace_id)?.is_none() {
+            counts.add(head.state, 1, head.sequence_number);
+        }
+    }
+    Ok(counts)
+}
+
+/// Whether the numbers that triggers keep are those of the traces.
+pub fn counts_agree(connection: &Connection) -> Result<bool, StoreError> {
+    Ok(indexed_counts(connection, KEPT)? == indexed_counts(connection, COUNTED)?)
+}
+
+fn indexed_counts(connection: &Connection, sql: &str) -> Result<Counts, StoreError> {
     let operation = "count traces";
     let mut counts = Counts::default();
-    let sql = "SELECT state, count(*), sum(last_sequence_number) FROM traces GROUP BY state";
     query_each(connection, operation, sql, [], |row| {
         let state: String = row.get(0).context(operation)?;
         let state: State = state.parse().map_err(|_| StoreError::Corrupt {
@@ -67,14 +102,6 @@ pub fn count(connection: &Connection) -> Result<Counts, StoreError> {
         counts.add(Some(state), column(1)?, column(2)?);
         Ok(ControlFlow::Continue(()))
     })?;
-    for replayed in replay_unindexed(connection)? {
-        let Ok(trace) = replayed.trace else { continue };
-        let head = trace.state.head;
-        // A trace that has a row as well has been counted.
-        if trace_rows::load(connection, head.trace_id)?.is_none() {
-            counts.add(head.state, 1, head.sequence_number);
-        }
-    }
     Ok(counts)
 }
 
@@ -126,4 +153,31 @@ pub fn entries(
         Ok(ControlFlow::Continue(()))
     })?;
     Ok(records)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn neither_counts_nor_ended_runs_are_looked_for_among_all_traces() {
+        let connection = Connection::open_in_memory().unwrap();
+        crate::open::create(&connection).unwrap();
+        let plan_of = |sql: &str| -> String {
+            let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+            let rows = statement.raw_query().mapped(|row| row.get::<_, String>(3));
+            rows.map(Result::unwrap).collect::<Vec<_>>().join("; ")
+        };
+        assert_eq!(plan_of(KEPT), "SCAN trace_counts");
+        assert_eq!(plan_of(COUNTED).lines().count(), 1);
+        let filter = |open_only, state| TraceFilter { open_only, state, before: None, limit: 1 };
+        for (filter, index) in [
+            (filter(false, Some(State::Terminal)), "traces_ended_runs"),
+            (filter(true, None), "traces_open"),
+            (filter(true, Some(State::Checkpoint)), "traces_open"),
+        ] {
+            let plan = plan_of(&listing_sql(&filter));
+            assert!(plan.contains(index) && !plan.contains("TEMP B-TREE"), "{plan}");
+        }
+    }
 }

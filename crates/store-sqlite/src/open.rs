@@ -16,7 +16,10 @@ use crate::progress::Progress;
 use crate::sql::Context as _;
 
 /// The schema of a database. It sets the application id and the format as well.
-pub const SCHEMA: &str = include_str!("../schema.sql");
+pub const SCHEMA: &str = concat!(include_str!("../schema.sql"), include_str!("../counts.sql"));
+
+/// The part of the schema that the first stores of this format did not have: what is counted, and an index.
+const COUNTS: &str = include_str!("../counts.sql");
 
 /// The format that this version reads and writes.
 pub const FORMAT: i64 = 1;
@@ -163,8 +166,9 @@ fn open_database(path: &Path, settings: Settings) -> Result<Connection, StoreErr
     let snapshot = connection.transaction().context("read its format")?;
     let format = check_format(&snapshot)?;
     snapshot.commit().context("read its format")?;
-    if format == Format::Empty {
-        create_schema(&mut connection)?;
+    match format {
+        Format::Empty => create_schema(&mut connection)?,
+        Format::Current => add_counts(&mut connection)?,
     }
     let mode = switch_to_wal(&connection, settings).context("switch on its write-ahead log")?;
     if mode != "wal" {
@@ -289,6 +293,31 @@ fn create_schema(connection: &mut Connection) -> Result<(), StoreError> {
         create(&transaction)?;
     }
     transaction.commit().context(operation)
+}
+
+/// Adds what is counted to a store that has none yet.
+fn add_counts(connection: &mut Connection) -> Result<(), StoreError> {
+    let operation = "count its traces";
+    if has_counts(connection)? {
+        return Ok(());
+    }
+    let transaction =
+        connection.transaction_with_behavior(TransactionBehavior::Immediate).context(operation)?;
+    // Another process may have been faster.
+    if !has_counts(&transaction)? {
+        let fill = "INSERT INTO trace_counts
+            SELECT state, count(*), sum(last_sequence_number) FROM traces GROUP BY state";
+        let added = transaction.execute_batch(COUNTS).and_then(|()| transaction.execute(fill, []));
+        added.context(operation)?;
+    }
+    transaction.commit().context(operation)
+}
+
+/// Whether traces are counted when they change.
+pub fn has_counts(connection: &Connection) -> Result<bool, StoreError> {
+    let sql = "SELECT count(*) FROM sqlite_schema WHERE name = 'trace_counts'";
+    let found: i64 = connection.query_row(sql, [], |row| row.get(0)).context("read its schema")?;
+    Ok(found > 0)
 }
 
 /// Creates the schema, and the id of the store.

@@ -152,7 +152,12 @@ fn check_project(project: &Project, options: &Doctor, findings: &mut Findings) {
         Err(failure) => findings.fail("policy", &failure),
     }
     match project.store(&config) {
-        Ok(store) => check_store(&store, findings),
+        Ok(store) => {
+            check_store(&store, findings);
+            if let Some(told) = project.held_log() {
+                findings.add("journal's log", Health::Warn, told);
+            }
+        }
         Err(failure) => findings.fail("journal", &failure),
     }
     for hooks in installed::all(project) {

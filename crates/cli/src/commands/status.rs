@@ -89,6 +89,9 @@ pub fn run(project: &Project, options: &Status, output: &Output) -> CommandResul
         output.note("run `windlass verify` for details");
     }
     tell_core(project, &runs, output)?;
+    if let Some(told) = project.held_log() {
+        output.note(&format!("{} {told}", output.paint_note("warning:", Style::Bad)));
+    }
     for problem in installed::problems(project) {
         let word = output.paint_note("warning:", Style::Bad);
         output.note(&format!("{word} {problem}"));

@@ -45,6 +45,7 @@ mod mends_11_checkpoints;
 mod mends_12_bundles;
 mod mends_16_words;
 mod mends_17_missing;
+mod mends_19_growth;
 mod mistakes;
 mod packets;
 mod phases;

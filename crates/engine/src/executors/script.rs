@@ -151,7 +151,10 @@ impl Script {
 
 /// Whether no list is used instead of an object: serde would accept a list of the fields.
 fn has_objects(file: &Value) -> bool {
-    let list = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
+    // Borrowed: the calls of a long run need not be in memory twice.
+    fn list(value: Option<&Value>) -> &[Value] {
+        value.and_then(Value::as_array).map_or(&[], Vec::as_slice)
+    }
     let phases = file.get("phases").and_then(Value::as_object);
     let no_list = |value: Option<&Value>| !value.is_some_and(Value::is_array);
     let sound = |scripted: &Value| {

@@ -9,6 +9,7 @@
 
 mod audit;
 mod copies;
+mod counts;
 mod crash;
 mod damage;
 #[cfg(target_os = "linux")]

@@ -326,7 +326,7 @@ fn agent_states(run: &Run, calls: &CallLookup<'_>) -> BTreeMap<String, AgentStat
                 known.summary = summary;
             }
             if let Some(done) = &state.done {
-                let made = invocations(calls, &done.calls, Some(&name));
+                let made = invocations(calls, &done.calls, Some(&name), INVOCATIONS_MAX);
                 known.tool_invocations.extend(made);
                 let more = known.tool_invocations.len().saturating_sub(INVOCATIONS_MAX);
                 known.tool_invocations.drain(..more);

@@ -35,20 +35,23 @@ pub struct ToolInvocation {
 /// Finds a call: what is shown of it, and the agent that made it. What the run records is filled in.
 pub type CallLookup<'a> = dyn Fn(TraceId) -> (ToolInvocation, Option<String>) + 'a;
 
-/// The calls of one agent, or of all agents.
+/// The newest calls of one agent, or of all agents, oldest first. Older ones are not looked for.
 pub(super) fn invocations(
     find: &CallLookup<'_>,
     calls: &[run::CallRecord],
     agent: Option<&str>,
+    count_max: usize,
 ) -> Vec<ToolInvocation> {
-    let listed = calls.iter().filter_map(|call| {
+    let newest = calls.iter().rev().filter_map(|call| {
         let (found, by) = find(call.trace_id);
         let success = call.state == State::Completed;
         let invocation = ToolInvocation { success, tool_id: call.tool.clone(), ..found };
         let other = agent.zip(by.as_deref()).is_some_and(|(agent, by)| agent != by);
         (!other).then_some(invocation)
     });
-    listed.collect()
+    let mut newest: Vec<ToolInvocation> = newest.take(count_max).collect();
+    newest.reverse();
+    newest
 }
 
 /// One call of a store and the agent that made it. A call that cannot be read has only the data of its run.
@@ -99,4 +102,34 @@ fn bounded(value: Value) -> Value {
         return value;
     }
     json!({"bytes": bytes.len(), "sha256": Digest::of(&bytes)})
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use windlass_kernel::Uuid7;
+
+    use super::*;
+
+    #[test]
+    fn only_the_newest_calls_are_looked_for() {
+        let calls: Vec<run::CallRecord> = (0..=250_u8)
+            .map(|number| run::CallRecord {
+                entry_digest: Digest::GENESIS,
+                state: State::Completed,
+                tool: format!("a/{number}"),
+                trace_id: TraceId(Uuid7::from_parts(1, [number; 10])),
+            })
+            .collect();
+        let looked = Cell::new(0);
+        let find = |_: TraceId| {
+            looked.set(looked.get() + 1);
+            ToolInvocation::of(None, None)
+        };
+        let found = invocations(&find, &calls, Some("builder"), 3);
+        let tools: Vec<&str> = found.iter().map(|one| one.tool_id.as_str()).collect();
+        assert_eq!((looked.get(), tools), (3, vec!["a/248", "a/249", "a/250"]));
+        assert_eq!(invocations(&find, &calls, None, usize::MAX).len(), calls.len());
+    }
 }
