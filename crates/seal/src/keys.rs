@@ -117,7 +117,7 @@ impl KeyStore {
         }
     }
 
-    /// Generates the first key.
+    /// Generates a key where there is none. Earlier keys, whose private part was lost, are retired.
     ///
     /// # Errors
     /// [`KeyError::Exists`] if there is one; [`KeyError`] if it cannot be written.
@@ -128,6 +128,10 @@ impl KeyStore {
             return Err(KeyError::Exists { path: self.folder.clone() });
         }
         let signer = random_signer().map_err(|error| KeyError::unwritable(&self.folder, error))?;
+        // Keys whose private part was lost sign nothing any more; what they have signed stays valid.
+        for lost in self.all()?.into_iter().filter(|file| file.retired_at.is_none()) {
+            self.save_public(&KeyFile { retired_at: Some(now), ..lost })?;
+        }
         self.save_public(&KeyFile { key: signer.public(), created_at: now, retired_at: None })?;
         self.save(SIGNING, &signer)?;
         Ok(signer)

@@ -220,3 +220,20 @@ fn mend_12_a_changed_field_of_a_checkpoint_is_found_by_name() {
     std::fs::write(&bundle, &whole).unwrap();
     verify().exit(0);
 }
+
+#[test]
+fn mend_12_a_lost_signing_key_is_retired() {
+    let repo = Repo::new();
+    let id = id_of(&repo.run(&passing()).exit(0));
+    let (bundle, key, _) = export(&repo, &id, &[]);
+    let old = std::fs::read(&bundle).unwrap();
+    std::fs::remove_file(repo.place.state().join("keys/signing.pem")).unwrap();
+    export(&repo, &id, &[]);
+    let listed = repo.windlass(&["keys", "list", "--json"]).exit(0).json();
+    let current = listed.as_array().unwrap().iter().filter(|key| key["retired_at"].is_null());
+    assert_eq!((listed.as_array().unwrap().len(), current.count()), (2, 1), "{listed}");
+    // What it has signed is still trusted.
+    std::fs::write(&bundle, old).unwrap();
+    repo.windlass(&["verify", bundle.to_str().unwrap()]).exit(0);
+    assert!(key.exists());
+}
