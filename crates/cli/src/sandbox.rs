@@ -12,12 +12,19 @@ use crate::user_config::UserConfig;
 
 const MEGABYTE: u64 = 1 << 20;
 
+/// Handles signals from now on, so that what runs is ended and recorded.
+pub fn handle_signals() -> Result<(), Failure> {
+    windlass_cell::handle_signals().map_err(|error| {
+        let message = format!("commands cannot be run, because signals cannot be handled: {error}");
+        Failure::new(Code::SandboxUnavailable, message)
+            .hint("let this process have more open files (`ulimit -n`) and threads (`ulimit -u`)")
+    })
+}
+
 impl UserConfig {
     /// Connectors that confine commands. From here on a signal ends what they run, and is recorded.
     pub fn connectors(&self, project: &Project) -> Result<Connectors, Failure> {
-        windlass_cell::handle_signals().map_err(|error| {
-            Failure::new(Code::Internal, format!("signals cannot be handled: {error}"))
-        })?;
+        handle_signals()?;
         self.connectors_without_signals(project)
     }
 

@@ -242,11 +242,26 @@ macro_rules! requirement_from {
 }
 requirement_from!(BlobError, GitError, SnapshotError);
 
-/// Lists the first few files.
+/// How many files a message lists, and how much of each path.
+const LISTED_MAX: usize = 5;
+const PATH_CHARS_MAX: usize = 100;
+
+/// Lists the first few files. A long path is shown by its end.
 pub(crate) fn listed(paths: &[String]) -> String {
-    let names: Vec<String> = paths.iter().take(5).map(|path| format!("`{path}`")).collect();
-    let more = if paths.len() > names.len() { ", …" } else { "" };
-    format!("{}{more}", names.join(", "))
+    listed_of(paths.iter().map(String::as_str), paths.len())
+}
+
+/// Lists the first few of so many files.
+pub(crate) fn listed_of<'a>(paths: impl Iterator<Item = &'a str>, count: usize) -> String {
+    let shortened = |path: &str| match path.chars().count().checked_sub(PATH_CHARS_MAX) {
+        None | Some(0) => format!("`{path}`"),
+        Some(more) => format!("`…{}`", path.chars().skip(more).collect::<String>()),
+    };
+    let names: Vec<String> = paths.take(LISTED_MAX).map(shortened).collect();
+    match count.saturating_sub(names.len()) {
+        0 => names.join(", "),
+        more => format!("{} and {more} more", names.join(", ")),
+    }
 }
 
 fn told(unfinished: &Option<String>) -> String {

@@ -9,7 +9,7 @@ use windlass_workspace::{
     Treeish, WorktreeStatus,
 };
 
-use crate::error::EngineError;
+use crate::error::{EngineError, listed, listed_of};
 use crate::pinning::{commit_hook, pinned_paths};
 use crate::repository::{CommitHook, FILES_MAX, PinRequest, PreparedCommit, Repository};
 use crate::setup::copied_paths;
@@ -66,12 +66,11 @@ pub(crate) fn require_clean(git: &Git) -> Result<(), EngineError> {
         WorktreeStatus::Clean => Ok(()),
         WorktreeStatus::Dirty { paths, count } => {
             let names: Vec<String> =
-                paths.iter().take(5).map(|path| format!("`{}`", path.display())).collect();
-            let more = if count > names.len() { ", …" } else { "" };
+                paths.iter().map(|path| path.to_string_lossy().into_owned()).collect();
             Err(dirty(format!(
-                "the repository has {count} changed or untracked {}: {}{more}",
+                "the repository has {count} changed or untracked {}: {}",
                 if count == 1 { "file" } else { "files" },
-                names.join(", ")
+                listed_of(names.iter().map(String::as_str), count)
             )))
         }
     }
@@ -223,8 +222,8 @@ impl Repository for GitRepository {
         let left = recorded_tree(&change.tree)?;
         let stat = git.diff_to(&Treeish::Tree(left), &tree)?;
         let names: Vec<String> =
-            stat.files.iter().take(5).map(|file| format!("`{}`", file.path.display())).collect();
-        Err(dirty(format!("files have changed since the run stopped: {}", names.join(", "))))
+            stat.files.iter().map(|file| file.path.to_string_lossy().into_owned()).collect();
+        Err(dirty(format!("files have changed since the run stopped: {}", listed(&names))))
     }
 
     fn tracked_changes(&self, workspace: &Path) -> Result<Vec<String>, EngineError> {

@@ -11,6 +11,7 @@ use crate::args::Cell;
 use crate::failure::{CommandResult, Failure};
 use crate::part::Part;
 use crate::project::Project;
+use crate::sandbox::handle_signals;
 use crate::session_surroundings::text_of;
 use crate::trust;
 use crate::user_config::UserConfig;
@@ -62,9 +63,7 @@ pub fn run(mut project: Project, options: &Cell) -> CommandResult {
             env.entry(name.to_owned()).or_insert(value);
         }
     }
-    windlass_cell::handle_signals().map_err(|error| {
-        Failure::new(Code::Internal, format!("signals cannot be handled: {error}"))
-    })?;
+    handle_signals()?;
     let sandbox = user.sandbox(&project.state()?.join("cells"))?;
     let cwd = std::env::current_dir().map_err(|error| Failure::of(Code::FileUnreadable, &error))?;
     let cwd = if cwd.starts_with(&confinement.workspace) {

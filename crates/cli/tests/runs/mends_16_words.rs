@@ -112,3 +112,33 @@ fn mend_16_the_text_of_tasks_and_names_is_escaped() {
         assert!(!shown.stderr.contains(['\u{1b}', '\u{7}']), "{look:?}: {shown}");
     }
 }
+
+#[test]
+fn mend_16_long_lists_of_files_are_cut() {
+    let repo = Repo::new();
+    for number in 0..30 {
+        repo.write(&format!("{}/file-{number}.txt", "long".repeat(40)), "x");
+    }
+    let refused = repo.run(&passing()).exit(3);
+    let message = refused.error()["message"].as_str().unwrap().to_owned();
+    assert!(message.contains("30 changed or untracked files"), "{message}");
+    assert!(message.ends_with("and 25 more"), "{message}");
+    assert!(message.len() < 800, "{message}");
+}
+
+#[test]
+fn mend_16_too_few_open_files_are_no_internal_error() {
+    let repo = Repo::new();
+    for limit in 8..40 {
+        let mut command = std::process::Command::new("sh");
+        let script = format!("ulimit -n {limit}; exec \"$0\" \"$@\"");
+        command.args(["-c", &script, env!("CARGO_BIN_EXE_windlass")]);
+        command.args(["call", "run", "shell/read", "--args", r#"{"line":"ls"}"#]);
+        command.args(["--intent", "look at the files"]);
+        repo.place.settle(&mut command);
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(!said.contains("[INTERNAL]"), "{limit}: {said}");
+        assert_ne!(output.status.code(), Some(70), "{limit}: {said}");
+    }
+}
