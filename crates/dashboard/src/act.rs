@@ -52,6 +52,19 @@ pub struct Why {
     pub reason: String,
 }
 
+/// A rollback.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Rollback {
+    /// The name of the checkpoint.
+    pub checkpoint: String,
+    /// Why.
+    pub reason: String,
+    /// Whether changes that people made since are saved and put aside.
+    #[serde(default)]
+    pub force: bool,
+}
+
 /// Which way a person decides.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
@@ -157,6 +170,82 @@ pub fn look(context: &Context<'_>) -> Result<Value, Problem> {
     let run = context.part("run")?;
     context.require_scope(context.project()?.id(), run)?;
     context.project()?.command(operand(Command::new(["queue", "show"]), run))
+}
+
+/// The entries of a run.
+///
+/// # Errors
+/// The error of the command.
+pub fn entries(context: &Context<'_>) -> Result<Value, Problem> {
+    let run = context.part("run")?;
+    context.require_all()?;
+    context.project()?.command(operand(Command::new(["trace", "log"]), run))
+}
+
+/// The checkpoints of a run.
+///
+/// # Errors
+/// The error of the command.
+pub fn checkpoints(context: &Context<'_>) -> Result<Value, Problem> {
+    let run = context.part("run")?;
+    context.require_all()?;
+    context.project()?.command(operand(Command::new(["checkpoint", "list"]), run))
+}
+
+/// The difference of the two checkpoints that the fields `from` and `to` name.
+///
+/// # Errors
+/// The error of the command.
+pub fn compare(context: &Context<'_>) -> Result<Value, Problem> {
+    context.require_all()?;
+    let command = Command::new(["checkpoint", "diff"]);
+    let mut command = operand(command, &checkpoint(context, context.field("from"))?);
+    command.arguments.push(checkpoint(context, context.field("to"))?);
+    context.project()?.command(command)
+}
+
+/// What a rollback to the checkpoint of the field `checkpoint` would do.
+///
+/// # Errors
+/// The error of the command.
+pub fn preview_rollback(context: &Context<'_>) -> Result<Value, Problem> {
+    context.require_all()?;
+    let command = Command::new(["checkpoint", "rollback"]).flag("dry-run", true);
+    let name = checkpoint(context, context.field("checkpoint"))?;
+    context.project()?.command(operand(command, &name))
+}
+
+/// Rolls a run back.
+///
+/// # Errors
+/// The error of the command.
+pub fn roll_back(context: &Context<'_>, rollback: &Rollback) -> Result<Value, Problem> {
+    context.require(Role::Operator)?;
+    context.require_all()?;
+    let command = Command::new(["checkpoint", "rollback"])
+        .option("by", &context.visitor.name)
+        .option("reason", &rollback.reason)
+        .flag("force", rollback.force);
+    let name = checkpoint(context, Some(&rollback.checkpoint))?;
+    context.project()?.command(operand(command, &name))
+}
+
+/// Verifies the whole journal.
+///
+/// # Errors
+/// The error of the command.
+pub fn verify(context: &Context<'_>) -> Result<Value, Problem> {
+    context.require_all()?;
+    context.project()?.command(Command::new(["verify"]))
+}
+
+/// The full name of a checkpoint of the run in the path.
+fn checkpoint(context: &Context<'_>, name: Option<&str>) -> Result<String, Problem> {
+    let name = name.unwrap_or_default();
+    if name.is_empty() || name.contains('/') {
+        return Err(Problem::new(Code::RequestInvalid, "name a checkpoint of this run"));
+    }
+    Ok(format!("{}/{name}", context.part("run")?))
 }
 
 /// Adds an operand, which is never taken for an option.

@@ -48,6 +48,7 @@ impl Page<'_> {
                             nav aria-label="Main" {
                                 (menu("/", "Inbox", at == "inbox"))
                                 (menu("/runs", "Runs", at == "runs"))
+                                (menu("/journal", "Journal", at == "journal"))
                                 @if visitor.role >= Role::Operator { (menu("/new", "New run", at == "new")) }
                             }
                         }

@@ -1,8 +1,10 @@
 //! The pages. They are whole without scripts; a small script keeps them up to date.
 
+mod checkpoints;
 mod diff;
 mod enter;
 mod graph;
+mod health;
 mod hold;
 mod inbox;
 mod layout;
@@ -10,7 +12,7 @@ mod run;
 mod runs;
 
 use crate::access::{Role, Visitor};
-use crate::act::{self, Decision, NewRun, Way, Why};
+use crate::act::{self, Decision, NewRun, Rollback, Way, Why};
 use crate::api::Method;
 use crate::dashboard::Context;
 use crate::problem::Problem;
@@ -50,7 +52,11 @@ pub(crate) const PAGES: &[PageRoute] = &[
     page("/", inbox::show),
     page("/runs", runs::show),
     page("/new", runs::new),
+    page("/journal", health::show),
     page("/runs/{project}/{run}", run::show),
+    page("/runs/{project}/{run}/checkpoints", checkpoints::list),
+    page("/runs/{project}/{run}/compare", checkpoints::compare),
+    page("/runs/{project}/{run}/rollback", checkpoints::preview),
     page("/holds/{project}/{run}", hold::show),
     form("/new/{project}", Role::Operator, |context| {
         let field = |name: &str| context.field(name).map(str::to_owned);
@@ -65,6 +71,16 @@ pub(crate) const PAGES: &[PageRoute] = &[
     form("/holds/{project}/{run}/approve", Role::Approver, |context| decide(context, Way::Approve)),
     form("/holds/{project}/{run}/reject", Role::Approver, |context| decide(context, Way::Reject)),
     form("/holds/{project}/{run}/answer", Role::Approver, |context| decide(context, Way::Approve)),
+    form("/runs/{project}/{run}/rollback", Role::Operator, |context| {
+        let rollback = Rollback {
+            checkpoint: context.field("checkpoint").unwrap_or_default().to_owned(),
+            reason: context.field("reason").unwrap_or_default().to_owned(),
+            force: context.field("force").is_some(),
+        };
+        act::roll_back(context, &rollback)?;
+        Ok(to_run(context))
+    }),
+    form("/verify/{project}", Role::Viewer, health::verify),
     form("/runs/{project}/{run}/resume", Role::Operator, |context| {
         act::resume(context)?;
         Ok(to_run(context))

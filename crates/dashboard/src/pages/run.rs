@@ -66,6 +66,7 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
         }
         section #record data-part {
             h2 { "Record" }
+            p { a.button href=(format!("{}/checkpoints", run_address(&item.project, &item.run))) { "Checkpoints" } }
             p { (item.entries) " entries, verified as read; the newest has the digest " code.wrap { (detail.head) } }
             @if !detail.facts.is_empty() {
                 dl.facts { @for (name, value) in &detail.facts { dt { (name) } dd { (value) } } }

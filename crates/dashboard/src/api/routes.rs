@@ -1,0 +1,261 @@
+//! The routes, and what serves them.
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::Serialize;
+use serde_json::Value;
+use windlass_kernel::Code;
+
+use super::{Method, Route};
+use crate::access::Role;
+use crate::act::{self, Decision, NewRun, Rollback, Way, Why};
+use crate::dashboard::{Context, now};
+use crate::model::{ProjectItem, RunDetail, RunItem};
+use crate::problem::Problem;
+use crate::read::{self, PAGE_MAX, Wanted};
+
+/// A page of runs.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct RunsPage {
+    /// The runs, newest first.
+    pub runs: Vec<RunItem>,
+    /// The cursor of the next page; `null` at the end.
+    pub next: Option<String>,
+}
+
+/// What became of a request that goes on after its answer.
+#[derive(Debug, Serialize, JsonSchema)]
+pub struct Accepted {
+    /// Always true: what is refused is a problem.
+    pub accepted: bool,
+}
+
+fn schema<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    generator.subschema_for::<T>()
+}
+
+const fn get(
+    path: &'static str,
+    summary: &'static str,
+    query: &'static [(&'static str, &'static str)],
+    answer: Option<fn(&mut SchemaGenerator) -> Schema>,
+    serve: fn(&Context<'_>) -> Result<Value, Problem>,
+) -> Route {
+    Route {
+        method: Method::Get,
+        path,
+        summary,
+        role: Role::Viewer,
+        query,
+        body: None,
+        answer,
+        serve,
+    }
+}
+
+const fn post(
+    path: &'static str,
+    summary: &'static str,
+    role: Role,
+    body: Option<fn(&mut SchemaGenerator) -> Schema>,
+    answer: Option<fn(&mut SchemaGenerator) -> Schema>,
+    serve: fn(&Context<'_>) -> Result<Value, Problem>,
+) -> Route {
+    Route { method: Method::Post, path, summary, role, query: &[], body, answer, serve }
+}
+
+/// All routes.
+pub const ROUTES: &[Route] = &[
+    get("/api/v1/projects", "The projects", &[], Some(schema::<Vec<ProjectItem>>), projects),
+    get(
+        "/api/v1/runs",
+        "Runs and sessions, newest first",
+        &[
+            ("project", "only those of this project"),
+            ("state", "only those in this state"),
+            ("text", "only those whose name, loop or task has this text"),
+            ("cursor", "where the page begins: `next` of the page before"),
+            ("limit", "at most so many; 50 if it is absent, at most 200"),
+        ],
+        Some(schema::<RunsPage>),
+        runs,
+    ),
+    post(
+        "/api/v1/projects/{project}/runs",
+        "Start a run",
+        Role::Operator,
+        Some(schema::<NewRun>),
+        Some(schema::<Accepted>),
+        |context| act::start(context, &context.body()?).and_then(|()| accepted()),
+    ),
+    get(
+        "/api/v1/projects/{project}/runs/{run}",
+        "A run in full",
+        &[],
+        Some(schema::<RunDetail>),
+        run,
+    ),
+    get(
+        "/api/v1/projects/{project}/runs/{run}/entries",
+        "The entries of a run",
+        &[],
+        None,
+        act::entries,
+    ),
+    post(
+        "/api/v1/projects/{project}/runs/{run}/resume",
+        "Let a run go on",
+        Role::Operator,
+        None,
+        Some(schema::<Accepted>),
+        |context| act::resume(context).and_then(|()| accepted()),
+    ),
+    post(
+        "/api/v1/projects/{project}/runs/{run}/stop",
+        "Pause a run",
+        Role::Operator,
+        None,
+        None,
+        |context| act::stop(context, false),
+    ),
+    post(
+        "/api/v1/projects/{project}/runs/{run}/clear-stop",
+        "Lift the pause of a run",
+        Role::Operator,
+        None,
+        None,
+        |context| act::stop(context, true),
+    ),
+    post(
+        "/api/v1/projects/{project}/runs/{run}/cancel",
+        "Give a run up",
+        Role::Operator,
+        Some(schema::<Why>),
+        None,
+        |context| act::cancel(context, &context.body()?),
+    ),
+    get(
+        "/api/v1/projects/{project}/runs/{run}/checkpoints",
+        "The checkpoints of a run, oldest first",
+        &[],
+        None,
+        act::checkpoints,
+    ),
+    get(
+        "/api/v1/projects/{project}/runs/{run}/compare",
+        "Compare two checkpoints of a run: state, usage, files, hunks",
+        &[("from", "the name of the first one"), ("to", "the name of the second one")],
+        None,
+        act::compare,
+    ),
+    get(
+        "/api/v1/projects/{project}/runs/{run}/rollback",
+        "What a rollback to a checkpoint would do",
+        &[("checkpoint", "the name of the checkpoint")],
+        None,
+        act::preview_rollback,
+    ),
+    post(
+        "/api/v1/projects/{project}/runs/{run}/rollback",
+        "Roll a run back to a checkpoint: its state and its files together",
+        Role::Operator,
+        Some(schema::<Rollback>),
+        None,
+        |context| act::roll_back(context, &context.body()?),
+    ),
+    get(
+        "/api/v1/holds",
+        "All runs that wait for a person, those that wait longest first",
+        &[],
+        Some(schema::<Vec<RunItem>>),
+        holds,
+    ),
+    get(
+        "/api/v1/projects/{project}/holds/{run}",
+        "What a hold shows: evidence, call, diff, answers so far",
+        &[],
+        None,
+        act::look,
+    ),
+    post(
+        "/api/v1/projects/{project}/holds/{run}/approve",
+        "Approve what a hold shows; the reason answers a question",
+        Role::Approver,
+        Some(schema::<Decision>),
+        None,
+        |context| act::decide(context, Way::Approve, context.body()?),
+    ),
+    post(
+        "/api/v1/projects/{project}/holds/{run}/reject",
+        "Reject what a hold shows",
+        Role::Approver,
+        Some(schema::<Decision>),
+        None,
+        |context| act::decide(context, Way::Reject, context.body()?),
+    ),
+    post(
+        "/api/v1/projects/{project}/verify",
+        "Verify the whole journal",
+        Role::Viewer,
+        None,
+        None,
+        act::verify,
+    ),
+];
+
+fn accepted() -> Result<Value, Problem> {
+    to_value(&Accepted { accepted: true })
+}
+
+fn to_value(value: &impl Serialize) -> Result<Value, Problem> {
+    serde_json::to_value(value).map_err(|error| Problem::new(Code::Internal, error.to_string()))
+}
+
+fn projects(context: &Context<'_>) -> Result<Value, Problem> {
+    context.require_all()?;
+    let all = context.dashboard.projects.iter();
+    let items = all.map(|one| ProjectItem { id: one.id().to_owned(), name: one.name().to_owned() });
+    to_value(&items.collect::<Vec<_>>())
+}
+
+/// Which runs a request asks for.
+///
+/// # Errors
+/// [`Problem`] for a wrong cursor or limit.
+pub(crate) fn wanted(context: &Context<'_>) -> Result<Wanted, Problem> {
+    let text = |name: &str| context.field(name).map(str::to_owned);
+    let invalid = |name: &str, reason: String| {
+        Problem::new(Code::RequestInvalid, format!("`{name}`: {reason}"))
+    };
+    let before = context.field("cursor").map(|cursor| {
+        cursor.parse().map_err(|_| invalid("cursor", "it is not one of this server".to_owned()))
+    });
+    let limit = context.field("limit").map(|limit| match limit.parse::<usize>() {
+        Ok(limit) if (1..=PAGE_MAX).contains(&limit) => Ok(limit),
+        Ok(_) | Err(_) => Err(invalid("limit", format!("it is a number from 1 to {PAGE_MAX}"))),
+    });
+    Ok(Wanted {
+        project: text("project"),
+        state: text("state"),
+        text: text("text"),
+        before: before.transpose()?,
+        limit: limit.transpose()?.unwrap_or(50),
+    })
+}
+
+fn runs(context: &Context<'_>) -> Result<Value, Problem> {
+    context.require_all()?;
+    let page = read::list(&context.dashboard.projects, &wanted(context)?, now())?;
+    to_value(&RunsPage { runs: page.runs, next: page.next.map(|next| next.to_string()) })
+}
+
+fn run(context: &Context<'_>) -> Result<Value, Problem> {
+    let (project, name) = (context.project()?, context.part("run")?);
+    context.require_scope(project.id(), name)?;
+    let (run, is_live) = read::run(project.as_ref(), name)?;
+    to_value(&RunDetail::of(project.id(), &run, is_live, now()))
+}
+
+fn holds(context: &Context<'_>) -> Result<Value, Problem> {
+    context.require_all()?;
+    to_value(&read::waiting(&context.dashboard.projects, now(), PAGE_MAX)?)
+}
