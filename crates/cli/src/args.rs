@@ -32,8 +32,8 @@ pub use runs::{
     Answer, BacklogCommand, Cancel, Close, Demo, Draw, Export, ExportForm, Loop, MissionCommand,
     Queue, Resume, RunTask, Status, StopRuns, Telemetry, Watch,
 };
-pub use serve::{Serve, ServeCommand, ServePeople};
 pub use seal::{Anchor, BundleCommand, BundleRestore, Canon, Keys, Verify};
+pub use serve::{Serve, ServeCommand, ServePeople};
 pub use session::{AllowAll, ClearBlock, Rewind, SessionCommand, SessionInsights, StepArg};
 pub use state::{Init, StateCommand, StateRemove, StoreCommand, Trust};
 pub use work::{CreateWork, ListWork, MemoryCommand, UpdateWork, WorkCommand, WorkSession};
