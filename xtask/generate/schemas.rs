@@ -13,7 +13,7 @@ use crate::output::File;
 
 const FOLDER: &str = "schemas/tga/v1";
 
-/// The schema files.
+/// The schema files, and the description of the dashboard's API.
 pub fn files() -> Result<Vec<File>> {
     Ok(vec![
         file::<ExecutionState>("execution_state", ExecutionState::SCHEMA_ID)?,
@@ -171,7 +171,7 @@ mod tests {
                 Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
             }
         }
-        for file in files().unwrap() {
+        for file in files().unwrap().iter().filter(|file| file.path.starts_with(FOLDER)) {
             check(&serde_json::from_str(&file.text).unwrap());
         }
     }

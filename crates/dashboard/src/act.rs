@@ -249,14 +249,14 @@ fn checkpoint(context: &Context<'_>, name: Option<&str>) -> Result<String, Probl
 }
 
 /// Adds an operand, which is never taken for an option.
-fn operand(mut command: Command, operand: &str) -> Command {
+pub(crate) fn operand(mut command: Command, operand: &str) -> Command {
     command.arguments.push("--".to_owned());
     command.arguments.push(operand.to_owned());
     command
 }
 
 /// Arguments as an object in JSON. A command takes other texts for the names of files.
-fn object(text: &str) -> Result<&str, Problem> {
+pub(crate) fn object(text: &str) -> Result<&str, Problem> {
     match serde_json::from_str::<Value>(text) {
         Ok(Value::Object(_)) => Ok(text.trim()),
         Ok(_) | Err(_) => {

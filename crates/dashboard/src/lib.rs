@@ -6,6 +6,7 @@
 mod access;
 mod act;
 mod api;
+mod calls;
 mod dashboard;
 mod events;
 mod model;

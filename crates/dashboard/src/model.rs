@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 use windlass_kernel::Timestamp;
 use windlass_kernel::run::plan::{BudgetedResource, Doer, Phase, RunOutcome};
-use windlass_kernel::run::{Hold, PhaseState, Resolution, Run, VoteDecision};
+use windlass_kernel::run::{CallRecord, Hold, PhaseState, Resolution, Run, VoteDecision};
 use windlass_views::RunSummary;
 
 /// A project.
@@ -207,6 +207,19 @@ pub struct PhaseItem {
     pub summary: Option<String>,
     /// Why it failed.
     pub failure: Option<String>,
+    /// The calls of the newest attempt.
+    pub calls: Vec<CallItem>,
+}
+
+/// A call of a phase.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct CallItem {
+    /// Its trace.
+    pub call: String,
+    /// The tool.
+    pub tool: String,
+    /// How it ended.
+    pub state: String,
 }
 
 /// A limited resource.
@@ -338,6 +351,19 @@ impl PhaseItem {
             failure: done
                 .and_then(|done| done.failure.as_ref())
                 .map(|failure| failure.reason.clone()),
+            calls: done
+                .map(|done| done.calls.iter().map(CallItem::of).collect())
+                .unwrap_or_default(),
+        }
+    }
+}
+
+impl CallItem {
+    fn of(call: &CallRecord) -> Self {
+        Self {
+            call: call.trace_id.to_string(),
+            tool: call.tool.clone(),
+            state: call.state.as_str().to_owned(),
         }
     }
 }

@@ -27,7 +27,13 @@ pub fn find_value(output: &[u8]) -> Option<Value> {
     });
     starts.take(CANDIDATES_MAX).find_map(|start| {
         let rest = text.get(start..)?;
-        let value = serde_json::Deserializer::from_str(rest).into_iter::<Value>().next()?.ok()?;
+        let mut values = serde_json::Deserializer::from_str(rest).into_iter::<Value>();
+        let value = values.next()?.ok()?;
+        // An answer has its last line to itself; `[] were found` is a sentence.
+        let behind = rest.get(values.byte_offset()..)?.lines().next().unwrap_or_default();
+        if !behind.trim().is_empty() {
+            return None;
+        }
         // A log line such as `[1] started` begins like JSON, but is not an answer.
         let plain = |value: &Value| !value.is_object() && !value.is_array();
         match &value {

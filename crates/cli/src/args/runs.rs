@@ -340,6 +340,9 @@ pub struct Demo {
     /// The folder to create [default: a new temporary folder].
     #[arg(value_name = "FOLDER")]
     pub folder: Option<PathBuf>,
+    /// Decide in a browser: prints a link to the dashboard of the sample repository, and serves it.
+    #[arg(long)]
+    pub serve: bool,
 }
 
 /// Options of `export`.

@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 use windlass_kernel::Code;
 use windlass_workspace::find_helper;
 
-use crate::args::Demo;
+use crate::args::{Demo, Serve};
+use crate::commands::serve;
 use crate::failure::{CommandResult, Failure};
 use crate::input::unreadable;
 use crate::output::{Output, Style, sanitize};
@@ -94,6 +95,12 @@ pub fn run(options: &Demo, output: &Output) -> CommandResult {
     demo.run_windlass(&["queue", "list"], None, Some(0))?;
     let (planned, built) = (format!("{id}/POST_design_v1"), format!("{id}/POST_build_v1"));
     demo.run_windlass(&["checkpoint", "diff", &planned, &built], None, Some(0))?;
+    if options.serve {
+        demo.heading(
+            "Open this link and decide; the run goes on by itself. Ctrl-C ends the server",
+        );
+        return serve::run(Some(&demo.repository), &Serve::demonstration(), output);
+    }
     demo.heading("Roll back to the plan, files and state together: the test fails again");
     let reason = "look at the plan again";
     demo.run_windlass(

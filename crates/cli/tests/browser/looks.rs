@@ -42,6 +42,10 @@ fn pages_fit_every_window_and_have_names_for_everything() {
         ("run-passed", format!("/runs/{project}/{passed}")),
         ("run-held", format!("/runs/{project}/{held}")),
         ("hold", format!("/holds/{project}/{held}")),
+        ("checkpoints", format!("/runs/{project}/{held}/checkpoints")),
+        ("compare", format!("/runs/{project}/{held}/compare?from=PRE_build_v1&to=POST_build_v1")),
+        ("rollback", format!("/runs/{project}/{held}/rollback?checkpoint=PRE_build_v1")),
+        ("journal", "/journal".to_owned()),
         ("missing", "/nothing".to_owned()),
     ];
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("dashboard");

@@ -138,3 +138,34 @@ fn two_people_see_what_their_roles_allow() {
     assert_eq!(repo.stands(&id)["hold"]["resolution"], "APPROVED");
     repo.is_whole();
 }
+
+#[test]
+fn checkpoints_are_compared_and_a_run_is_rolled_back() {
+    let Some(browser) = Browser::open() else { return };
+    let repo = repo();
+    let held = repo.windlass(&["run", "one line more", "--loop", "asked", "--json"]).exit(4);
+    let id = id_of(&held);
+    let served = Served::start(&repo.place, &["--work"]);
+    log_in(&browser, &served, &served.link);
+    browser.go(&format!("http://{}/runs/{}/{id}", served.address, project_of(&repo.place)));
+    browser.click("#record a.button");
+    browser.until("main", "POST_build_v1");
+    browser.enter("select[name=from]", "PRE_build_v1");
+    browser.enter("select[name=to]", "POST_build_v1");
+    browser.click("form.filters button");
+    browser.until(".diff", "+work");
+    browser.until("main", "work.txt");
+    browser.click(".crumbs a:last-of-type");
+    browser.click("a[href$='checkpoint=PRE_build_v1']");
+    browser.until("main", "What it would do");
+    browser.until("main .card", "work.txt");
+    assert_eq!(repo.read("work.txt"), "work\n", "looking changes nothing");
+    browser.enter("input[name=reason]", "the wrong line");
+    browser.click("button.bad");
+    browser.find("#summary");
+    assert_eq!(repo.read("work.txt"), "", "the file is as it was");
+    browser.click("nav a[href='/journal']");
+    browser.click("main button.primary");
+    browser.until("main", "Intact");
+    repo.is_whole();
+}

@@ -110,6 +110,35 @@ fn a_run_is_started_paused_and_given_up() {
 }
 
 #[test]
+fn checkpoints_entries_and_the_journal() {
+    let repo = Repo::new();
+    let id = id_of(&repo.run(&escalating()).exit(4));
+    let served = Served::start(&repo.place, &[]);
+    let token = own_token(&repo.place);
+    let project = project_of(&repo.place);
+    let run = format!("/api/v1/projects/{project}/runs/{id}");
+    let get = |path: &str| served.call(&token, "GET", path, &Value::Null);
+    let checkpoints = get(&format!("{run}/checkpoints")).status(200).json();
+    assert_eq!(checkpoints[0]["name"], "PRE_hydrate_v1");
+    let compared = get(&format!("{run}/compare?from=POST_design_v1&to=POST_build_v1")).status(200);
+    assert!(compared.json()["diff"].as_str().unwrap().contains("+built"), "{compared:?}");
+    get(&format!("{run}/compare?from=POST_design_v1")).refused(422, "REQUEST_INVALID");
+    get(&format!("{run}/compare?from=../x&to=POST_build_v1")).refused(422, "REQUEST_INVALID");
+    let preview = get(&format!("{run}/rollback?checkpoint=POST_design_v1")).status(200).json();
+    assert_eq!(preview["files"][0]["path"], "built.txt");
+    assert_eq!(repo.read("built.txt"), "built\n", "a preview changes nothing");
+    let entries = get(&format!("{run}/entries")).status(200).json();
+    assert!(entries.as_array().unwrap().len() > 20, "{entries}");
+    let body = json!({ "checkpoint": "POST_design_v1", "reason": "once more" });
+    served.call(&token, "POST", &format!("{run}/rollback"), &body).status(200);
+    assert_eq!(repo.read("built.txt"), "");
+    let verify = format!("/api/v1/projects/{project}/verify");
+    let verified = served.call(&token, "POST", &verify, &Value::Null).status(200).json();
+    assert_eq!(verified["chain_valid"], true);
+    repo.is_whole();
+}
+
+#[test]
 fn roles_hold_for_every_route() {
     let repo = Repo::new();
     let served = Served::start(&repo.place, &[]);

@@ -2,6 +2,7 @@
 
 use windlass_testkit::eventually;
 
+use crate::harness::Place;
 use crate::served::{Served, project_of};
 use crate::world::{Repo, VOICE, escalating, id_of, passing};
 
@@ -77,4 +78,50 @@ fn serve_work_takes_up_what_was_answered() {
     let killed = std::process::Command::new("kill").arg(served.pid().to_string()).status();
     assert!(killed.unwrap().success());
     assert_eq!(served.wait(), Some(0));
+}
+
+#[test]
+fn a_call_that_waits_is_in_the_inbox_and_runs_once_it_is_approved() {
+    let repo = Repo::new();
+    repo.windlass(&["people", "add", "ada"]).exit(0);
+    let (one, other) = (repo.place.held(), repo.place.held());
+    let served = Served::start(&repo.place, &[]);
+    let cookie = served.enter(&served.link);
+    let project = project_of(&repo.place);
+    let get = |path: &str| served.browse(&cookie, "GET", path, "").status(200).body;
+    let inbox = get("/");
+    let address = |call: &str| format!("/calls/{project}/{call}");
+    assert!(inbox.contains(&address(&one)) && inbox.contains(&address(&other)), "{inbox}");
+    let page = get(&address(&one));
+    let shown = page.split("name=\"shown\" value=\"").nth(1).unwrap().split('"').next().unwrap();
+    let decide = |call: &str, word: &str, shown: &str| {
+        let form = format!("reason=seen&shown={shown}");
+        served.browse(&cookie, "POST", &format!("{}/{word}", address(call)), &form)
+    };
+    decide(&one, "approve", &"0".repeat(64)).status(409);
+    let reply = decide(&one, "approve", shown).status(303);
+    assert_eq!(reply.header("location"), address(&one));
+    assert!(get(&address(&one)).contains("PATH="), "it ran");
+    let page = get(&address(&other));
+    let shown = page.split("name=\"shown\" value=\"").nth(1).unwrap().split('"').next().unwrap();
+    decide(&other, "deny", shown).status(303);
+    assert!(get(&address(&other)).contains("denied"));
+    assert!(get("/").contains("Nothing waits for you."));
+    repo.is_whole();
+}
+
+#[test]
+fn the_demonstration_is_decided_on_its_page() {
+    let place = Place::new();
+    let served = Served::of(place.command(&["demo", "show", "--serve", "--json"]));
+    let cookie = served.enter(&served.link);
+    let inbox = served.browse(&cookie, "GET", "/", "").status(200).body;
+    let hold = inbox.split("href=\"/holds/").nth(1).unwrap().split('"').next().unwrap();
+    let page = served.browse(&cookie, "GET", &format!("/holds/{hold}"), "").status(200).body;
+    let shown = page.split("name=\"shown\" value=\"").nth(1).unwrap().split('"').next().unwrap();
+    let form = format!("reason=seen&shown={shown}");
+    served.browse(&cookie, "POST", &format!("/holds/{hold}/approve"), &form).status(303);
+    eventually("the run goes on by itself", || {
+        served.browse(&cookie, "GET", &format!("/runs/{hold}"), "").body.contains("passed")
+    });
 }

@@ -2,7 +2,7 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
-use std::process::{Child, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
@@ -66,7 +66,11 @@ impl Served {
     /// Serves the project of a place at an address.
     pub fn start_at(place: &Place, address: &str, more: &[&str]) -> Self {
         let arguments = [&["serve", "--listen", address, "--json"], more].concat();
-        let mut command = place.command(&arguments);
+        Self::of(place.command(&arguments))
+    }
+
+    /// Starts a command that serves, and reads what it prints first.
+    pub fn of(mut command: Command) -> Self {
         command.env("USER", "ada").stdout(Stdio::piped()).stderr(Stdio::inherit());
         let mut child = command.spawn().expect("a server");
         let mut lines = BufReader::new(child.stdout.take().expect("its output")).lines();

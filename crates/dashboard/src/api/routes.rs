@@ -8,6 +8,7 @@ use windlass_kernel::Code;
 use super::{Method, Route};
 use crate::access::Role;
 use crate::act::{self, Decision, NewRun, Rollback, Way, Why};
+use crate::calls;
 use crate::dashboard::{Context, now};
 use crate::model::{ProjectItem, RunDetail, RunItem};
 use crate::problem::Problem;
@@ -191,6 +192,36 @@ pub const ROUTES: &[Route] = &[
         Some(schema::<Decision>),
         None,
         |context| act::decide(context, Way::Reject, context.body()?),
+    ),
+    get(
+        "/api/v1/projects/{project}/calls",
+        "Calls, newest first",
+        &[("before", "only those older than this call, the last of the page before")],
+        None,
+        calls::list,
+    ),
+    get(
+        "/api/v1/projects/{project}/calls/{call}",
+        "A call in full: request, decision, effect",
+        &[],
+        None,
+        calls::look,
+    ),
+    post(
+        "/api/v1/projects/{project}/calls/{call}/approve",
+        "Approve a call that waits: it runs",
+        Role::Approver,
+        Some(schema::<Decision>),
+        None,
+        |context| calls::decide(context, Way::Approve, context.body()?),
+    ),
+    post(
+        "/api/v1/projects/{project}/calls/{call}/deny",
+        "Deny a call that waits",
+        Role::Approver,
+        Some(schema::<Decision>),
+        None,
+        |context| calls::decide(context, Way::Reject, context.body()?),
     ),
     post(
         "/api/v1/projects/{project}/verify",

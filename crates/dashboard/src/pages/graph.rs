@@ -115,6 +115,7 @@ mod tests {
             verdict: None,
             summary: None,
             failure: None,
+            calls: Vec::new(),
         }
     }
 

@@ -1,9 +1,12 @@
 //! The inbox: all that waits for a person.
 
 use maud::{Markup, html};
+use serde_json::Value;
 
 use super::Answer;
+use super::call::call_address;
 use super::layout::{Page, badge, hold_address, time};
+use crate::calls;
 use crate::dashboard::{Context, now};
 use crate::model::RunItem;
 use crate::problem::Problem;
@@ -12,11 +15,16 @@ use crate::read::{self, PAGE_MAX};
 pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
     context.require_all()?;
     let waiting = read::waiting(&context.dashboard.projects, now(), PAGE_MAX)?;
+    let mut calls = Vec::new();
+    for project in &context.dashboard.projects {
+        let waiting = calls::waiting(project)?;
+        calls.extend(waiting.into_iter().map(|call| (project.id(), call)));
+    }
     let several = context.dashboard.projects.len() > 1;
     let body = html! {
         h1 { "Inbox" }
         section #inbox data-part aria-live="polite" {
-            @if waiting.is_empty() {
+            @if waiting.is_empty() && calls.is_empty() {
                 div.empty {
                     p { "Nothing waits for you." }
                     p.faint { "Runs that need a decision, an answer or a new budget appear here by themselves." }
@@ -24,6 +32,7 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
             }
             ul.cards {
                 @for item in &waiting { (card(item, several)) }
+                @for (project, call) in &calls { (call_card(project, call, several)) }
             }
         }
     };
@@ -54,6 +63,23 @@ fn card(item: &RunItem, several: bool) -> Markup {
                 a.button.primary href=(address) { "Look and decide" }
                 code.faint { (item.run) }
                 @if several { span.faint { (item.project) } }
+            }
+        }
+    }
+}
+
+/// A call that waits, of a session or of a client of the MCP server.
+fn call_card(project: &str, call: &Value, several: bool) -> Markup {
+    let text = |name: &str| call.get(name).and_then(Value::as_str).unwrap_or_default();
+    let address = call_address(project, text("trace_id"));
+    html! {
+        li.card {
+            div.row { span.badge.state-on_hold { "waits for you" } span.faint { "a call of its own" } }
+            h2 { a href=(address) { "May " code { (text("tool")) } " run?" } }
+            div.row {
+                a.button.primary href=(address) { "Look and decide" }
+                code.faint { (text("trace_id")) }
+                @if several { span.faint { (project) } }
             }
         }
     }

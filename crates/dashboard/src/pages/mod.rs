@@ -1,5 +1,6 @@
 //! The pages. They are whole without scripts; a small script keeps them up to date.
 
+mod call;
 mod checkpoints;
 mod diff;
 mod enter;
@@ -14,6 +15,7 @@ mod runs;
 use crate::access::{Role, Visitor};
 use crate::act::{self, Decision, NewRun, Rollback, Way, Why};
 use crate::api::Method;
+use crate::calls;
 use crate::dashboard::Context;
 use crate::problem::Problem;
 
@@ -58,6 +60,13 @@ pub(crate) const PAGES: &[PageRoute] = &[
     page("/runs/{project}/{run}/compare", checkpoints::compare),
     page("/runs/{project}/{run}/rollback", checkpoints::preview),
     page("/holds/{project}/{run}", hold::show),
+    page("/calls/{project}/{call}", call::show),
+    form("/calls/{project}/{call}/approve", Role::Approver, |context| {
+        decide_call(context, Way::Approve)
+    }),
+    form("/calls/{project}/{call}/deny", Role::Approver, |context| {
+        decide_call(context, Way::Reject)
+    }),
     form("/new/{project}", Role::Operator, |context| {
         let field = |name: &str| context.field(name).map(str::to_owned);
         let new = NewRun {
@@ -140,6 +149,11 @@ fn decide(context: &Context<'_>, way: Way) -> Result<Answer, Problem> {
         act::resume(context)?;
     }
     Ok(after_decision(context))
+}
+
+fn decide_call(context: &Context<'_>, way: Way) -> Result<Answer, Problem> {
+    calls::decide(context, way, decision(context))?;
+    Ok(Answer::GoTo(call::call_address(context.part("project")?, context.part("call")?)))
 }
 
 /// Where somebody goes who has decided: to the run, or to what the link was for.

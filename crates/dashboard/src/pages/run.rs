@@ -3,6 +3,7 @@
 use maud::{Markup, html};
 
 use super::Answer;
+use super::call::call_address;
 use super::graph::draw;
 use super::layout::{Page, badge, button, hold_address, run_address, time, words};
 use crate::access::Role;
@@ -47,7 +48,7 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
             h2 { "Phases" }
             div.scroll { table.stacks {
                 thead { tr { th { "Phase" } th { "Status" } th { "By" } th { "Time" } th { "Result" } } }
-                tbody { @for phase in &detail.phases { (row(phase)) } }
+                tbody { @for phase in &detail.phases { (row(&item.project, phase)) } }
             } }
         }
         section #used data-part {
@@ -84,7 +85,7 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
     Ok(Answer::Page(page.render()))
 }
 
-fn row(phase: &PhaseItem) -> Markup {
+fn row(project: &str, phase: &PhaseItem) -> Markup {
     let result = phase.failure.as_deref().or(phase.summary.as_deref()).unwrap_or_default();
     html! {
         tr {
@@ -101,6 +102,14 @@ fn row(phase: &PhaseItem) -> Markup {
             td {
                 @if let Some(verdict) = &phase.verdict { strong { (verdict) } " " }
                 (result)
+                @if !phase.calls.is_empty() {
+                    details {
+                        summary { (phase.calls.len()) @if phase.calls.len() == 1 { " call" } @else { " calls" } }
+                        ul { @for call in &phase.calls {
+                            li { a href=(call_address(project, &call.call)) { (call.tool) } " " span.faint { (call.state.to_lowercase()) } }
+                        } }
+                    }
+                }
             }
         }
     }

@@ -209,6 +209,7 @@ fn failures_are_told_apart() {
         "echo 'no json at all'",
         "echo '{\"other\":true}'",
         "echo '[1,2,3]'",
+        "echo '[] were found'; echo '{}, said the log'",
         "head -c 100000 /dev/urandom",
         "printf '['; printf '[%.0s' $(seq 5000)",
         "true",

@@ -1,0 +1,113 @@
+//! One call: what was asked, what was decided and why, what became of it.
+
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::Answer;
+use super::layout::{Page, encode};
+use crate::access::Role;
+use crate::calls;
+use crate::dashboard::Context;
+use crate::problem::Problem;
+
+/// The address of a call.
+pub(super) fn call_address(project: &str, call: &str) -> String {
+    format!("/calls/{}/{}", encode(project), encode(call))
+}
+
+fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn pretty(value: &Value) -> String {
+    serde_json::to_string_pretty(value).unwrap_or_default()
+}
+
+pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
+    let call = calls::look(context)?;
+    let title = text(&call, "/tool");
+    let args = call.pointer("/request/proposal/args").unwrap_or(&Value::Null);
+    let hold = call.get("hold").filter(|hold| !hold.is_null());
+    let body = html! {
+        p.crumbs { "Call " code { (text(&call, "/trace_id")) } }
+        h1 { (title) }
+        div.row {
+            span class=(format!("badge call-{}", text(&call, "/state"))) { (text(&call, "/state").to_lowercase()) }
+            @if !text(&call, "/outcome").is_empty() { span.faint { (text(&call, "/outcome")) } }
+            span.faint { (text(&call, "/request/ts")) }
+        }
+        section {
+            h2 { "What was asked" }
+            dl.facts {
+                (fact("intent", text(&call, "/request/intent")))
+                (fact("agent", text(&call, "/request/agent")))
+                (fact("phase", text(&call, "/request/phase")))
+                (fact("risk", text(&call, "/request/risk_level")))
+                (fact("key", text(&call, "/idempotency_key")))
+            }
+            pre { (pretty(args)) }
+        }
+        @if let Some(hold) = hold {
+            section.card.warn {
+                h2 { "It waits for a person" }
+                p { (text(hold, "/reason")) }
+                @for finding in list(hold, "/view/findings") { p { (finding) } }
+            }
+            @if context.visitor.role >= Role::Approver { (forms(context, hold, args)?) }
+        }
+        @if let Some(decision) = call.get("decision").filter(|decision| !decision.is_null()) {
+            section {
+                h2 { "What was decided" }
+                p { strong { (text(decision, "/decision")) } " · " (text(decision, "/rationale")) }
+                p.faint { "by " (text(decision, "/decided_by/by")) " " (list(decision, "/decided_by/rules").join(", ")) }
+            }
+        }
+        @if let Some(result) = call.get("result").filter(|result| !result.is_null()) {
+            section { h2 { "What became of it" } pre { (pretty(result)) } }
+        }
+        @if let Some(error) = call.get("error").filter(|error| !error.is_null()) {
+            section { h2 { "Why it failed" } pre { (pretty(error)) } }
+        }
+    };
+    let page = Page { title, at: "inbox", visitor: Some(context.visitor), is_live: false, body };
+    Ok(Answer::Page(page.render()))
+}
+
+fn list(value: &Value, pointer: &str) -> Vec<String> {
+    let items = value.pointer(pointer).and_then(Value::as_array);
+    let text = |item: &Value| item.as_str().map_or_else(|| item.to_string(), str::to_owned);
+    items.map(|items| items.iter().map(text).collect()).unwrap_or_default()
+}
+
+fn fact(name: &str, value: &str) -> Markup {
+    html! { @if !value.is_empty() { dt { (name) } dd { (value) } } }
+}
+
+fn forms(context: &Context<'_>, hold: &Value, args: &Value) -> Result<Markup, Problem> {
+    let address = call_address(context.project()?.id(), context.part("call")?);
+    let shown = text(hold, "/view/shown");
+    let common = html! {
+        input type="hidden" name="shown" value=(shown);
+        details { summary { "Your key has a passphrase" }
+            label { "Passphrase" input type="password" name="passphrase" autocomplete="off"; } }
+    };
+    Ok(html! {
+        section #decide {
+            p.faint { "You decide as " strong { (context.visitor.name) } ", about exactly what is shown here: " code.wrap { (shown) } }
+            div.columns {
+                form.card.stack method="post" action=(format!("{address}/approve")) {
+                    label { "Why it may run" textarea name="reason" rows="2" required maxlength="20000" {} }
+                    details { summary { "Edit the call before you approve it" }
+                        label { "Arguments" textarea.code name="arguments" rows="8" maxlength="200000" placeholder=(pretty(args)) {} } }
+                    (common)
+                    div.row { button.good type="submit" { "Approve: it runs now" } }
+                }
+                form.card.stack method="post" action=(format!("{address}/deny")) {
+                    label { "Why not" textarea name="reason" rows="2" required maxlength="20000" {} }
+                    (common)
+                    div.row { button.bad type="submit" { "Deny" } }
+                }
+            }
+        }
+    })
+}
