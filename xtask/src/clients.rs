@@ -78,7 +78,7 @@ fn digest(file: &Path) -> Result<String> {
 
 /// Those of them that are about sessions, which people lead.
 const SESSIONS: &str = "binary_id(windlass::agents) & \
-    test(/^(core|guards|installed|people|plugin|session|typed)::/)";
+    (test(/^(core|pages|plugin|typed)::/) + test(/::(hooks_fail|installed_hooks)_/))";
 
 /// Installs the clients and runs the tests of agents that Windlass runs.
 ///

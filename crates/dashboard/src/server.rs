@@ -84,7 +84,8 @@ impl Server {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
-            .max_blocking_threads(AT_WORK_MAX)
+            // Some for the checks of requests, so that long work does not keep them waiting.
+            .max_blocking_threads(2 * AT_WORK_MAX)
             .build()?;
         let listener = {
             let _entered = runtime.enter();

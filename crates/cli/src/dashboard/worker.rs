@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 use windlass_dashboard::{Command, Problem, Project as _};
 use windlass_journal::Runs;
 use windlass_kernel::State;
-use windlass_kernel::run::plan::Plan;
+use windlass_kernel::run::plan::Trigger;
 use windlass_kernel::run::{Resolution, RunName};
 use windlass_kernel::{Timestamp, TraceId};
 use windlass_runtime::{Clock as _, SystemClock};
 use windlass_store::TraceFilter;
+use windlass_views::RunSummary;
 
 use super::ServedProject;
 use crate::output::Output;
@@ -77,12 +78,20 @@ fn ready(project: &ServedProject, now: Timestamp) -> Result<Vec<TraceId>, Proble
             continue;
         }
         // One that cannot be read does not hinder the others; pages show it.
-        let Ok(run) = runs.read(trace.head.trace_id) else { continue };
-        let answered = run.hold.as_ref().is_some_and(|hold| hold.resolution() != Resolution::Open);
-        let due = run.due().is_some_and(|due| due <= now);
+        let Ok(summary) = RunSummary::read(store.as_ref(), &trace.head) else { continue };
+        let Some(hold) = &summary.hold else { continue };
         // A session goes on in its client.
-        let is_session = run.plan().is_some_and(Plan::is_session);
-        if (answered || due) && run.ended.is_none() && !is_session {
+        if summary.client.is_some() {
+            continue;
+        }
+        let is_answered = hold.resolution() != Resolution::Open;
+        // When an agent can be asked again is known from the whole run only.
+        let is_due = || {
+            let waits = hold.held.trigger == Trigger::AgentUnavailable;
+            let run = waits.then(|| runs.read(trace.head.trace_id).ok()).flatten();
+            run.and_then(|run| run.due()).is_some_and(|due| due <= now)
+        };
+        if is_answered || is_due() {
             ready.push(trace.head.trace_id);
         }
     }

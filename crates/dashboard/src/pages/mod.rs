@@ -140,7 +140,8 @@ fn decision(context: &Context<'_>) -> Decision {
 }
 
 fn decide(context: &Context<'_>, way: Way) -> Result<Answer, Problem> {
-    let resumes = context.field("resume").is_some() && context.visitor.role >= Role::Operator;
+    let may_resume = context.visitor.role >= Role::Operator && context.require_all().is_ok();
+    let resumes = context.field("resume").is_some() && may_resume;
     let decided = act::decide(context, way, decision(context))?;
     // A rejection may end the run, and some decisions need more people.
     let is_over = decided.get("outcome").is_some_and(|outcome| !outcome.is_null());
