@@ -34,10 +34,10 @@ pub fn list(context: &Context<'_>) -> Result<Value, Problem> {
 /// The error of the command.
 pub fn waiting(project: &Arc<dyn Project>) -> Result<Vec<Value>, Problem> {
     let command = Command::new(["call", "list"]).flag("held", true).option("limit", CALLS_MAX);
-    match project.command(command)? {
-        Value::Array(calls) => Ok(calls),
-        _ => Err(Problem::new(Code::Internal, "the list of calls cannot be read")),
-    }
+    let Value::Array(calls) = project.command(command)? else {
+        return Err(Problem::new(Code::Internal, "the list of calls cannot be read"));
+    };
+    Ok(calls)
 }
 
 /// One call in full: request, decision, effect.

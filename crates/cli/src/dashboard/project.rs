@@ -105,7 +105,7 @@ impl Served for ServedProject {
         // Some commands print a document for each line.
         let lines = || text.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>();
         let value = serde_json::from_str(&text).or_else(|_| lines().map(Value::Array));
-        value.or_else(|_| Ok(Value::String(text)))
+        Ok(value.unwrap_or(Value::String(text)))
     }
 
     fn start(&self, command: Command) -> Result<(), Problem> {
