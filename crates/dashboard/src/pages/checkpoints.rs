@@ -86,13 +86,21 @@ fn row(context: &Context<'_>, one: &Value, run: &str) -> Markup {
             td { (name) div.faint { code { (text(one, "id")) } } }
             td { (text(one, "kind")) @if is_gone { div.faint { "its files are deleted" } } }
             td { (text(one, "created_at")) }
-            td.number { (one.get("artifact_count").and_then(Value::as_u64).unwrap_or_default()) }
+            td.number { (files_in(one)) }
             td {
                 @if context.visitor.role >= Role::Operator && !is_gone {
                     a.button href=(format!("{run}/rollback?checkpoint={}", encode(name))) { "Roll back…" }
                 }
             }
         }
+    }
+}
+
+/// How many files a checkpoint has, in words.
+fn files_in(one: &Value) -> String {
+    match one.get("artifact_count").and_then(Value::as_u64) {
+        Some(1) => "1 file".to_owned(),
+        count => format!("{} files", count.unwrap_or_default()),
     }
 }
 
