@@ -94,7 +94,7 @@ fn status_of(code: &str) -> StatusCode {
         | "CHECKPOINT_NOT_FOUND"
         | "STATE_MISSING"
         | "PERSON_UNKNOWN" => StatusCode::NOT_FOUND,
-        "REQUEST_INVALID" | "USAGE" => StatusCode::UNPROCESSABLE_ENTITY,
+        "REQUEST_INVALID" | "ID_INVALID" | "TASK_INVALID" => StatusCode::UNPROCESSABLE_ENTITY,
         "PERSON_LOCKED" => StatusCode::FORBIDDEN,
         "STORE_UNAVAILABLE" => StatusCode::SERVICE_UNAVAILABLE,
         "INTERNAL" => StatusCode::INTERNAL_SERVER_ERROR,

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use serde_json::Value;
+use windlass_kernel::Code;
 use windlass_store::Store;
 use zeroize::Zeroizing;
 
@@ -67,6 +68,17 @@ impl Command {
             self.arguments.push(format!("--{name}"));
         }
         self
+    }
+
+    /// Fails if an argument cannot be one.
+    ///
+    /// # Errors
+    /// [`Problem`] for a text with a NUL.
+    pub fn check(&self) -> Result<(), Problem> {
+        if self.arguments.iter().any(|argument| argument.contains('\0')) {
+            return Err(Problem::new(Code::RequestInvalid, "a text has the character U+0000"));
+        }
+        Ok(())
     }
 
     /// Adds the passphrase of whoever decides, which the command reads from standard input.

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{ConnectInfo, RawPathParams, Request, State};
 use axum::http::header::{self, HeaderName, HeaderValue};
 use axum::http::{Method as HttpMethod, StatusCode};
@@ -206,6 +207,7 @@ fn router(shared: Arc<Shared>) -> Router {
         .route("/enter/{link}", axum::routing::get(pages::enter).post(pages::enter))
         .route("/leave", axum::routing::post(pages::leave))
         .fallback(missing)
+        .method_not_allowed_fallback(other_method)
         .with_state(shared)
 }
 
@@ -219,9 +221,13 @@ fn add(
         Method::Get => MethodFilter::GET,
         Method::Post => MethodFilter::POST,
     };
-    let serve = move |State(shared): State<Arc<Shared>>, path: RawPathParams, request: Request| {
+    let serve = move |State(shared): State<Arc<Shared>>,
+                      path: Result<RawPathParams, RawPathParamsRejection>,
+                      request: Request| async move {
+        // What is not UTF-8 names nothing here.
+        let Ok(path) = path else { return missing(State(shared), request).await };
         let path = path.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
-        serve(shared, target, path, request)
+        serve(shared, target, path, request).await
     };
     router.route(path, on(filter, serve))
 }
@@ -395,6 +401,19 @@ async fn missing(State(shared): State<Arc<Shared>>, request: Request) -> Respons
     match admit(&shared, request, is_page).await {
         Ok((visitor, _)) => {
             refuse(&Problem::not_found("there is no such page"), is_page, Some(&visitor))
+        }
+        Err(response) => *response,
+    }
+}
+
+/// A page or route that is there, asked in another way.
+async fn other_method(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+    let is_page = !request.uri().path().starts_with("/api/");
+    match admit(&shared, request, is_page).await {
+        Ok((visitor, _)) => {
+            let problem = Problem::new(Code::RequestInvalid, "this cannot be asked in this way");
+            let problem = problem.status(StatusCode::METHOD_NOT_ALLOWED);
+            refuse(&problem, is_page, Some(&visitor))
         }
         Err(response) => *response,
     }

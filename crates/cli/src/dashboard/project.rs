@@ -84,6 +84,7 @@ impl Served for ServedProject {
     }
 
     fn command(&self, command: Command) -> Result<Value, Problem> {
+        command.check()?;
         let mut process = self.process(&command);
         let (mut output, mut errors) = (scratch()?, scratch()?);
         process.stdin(if command.input.is_some() { Stdio::piped() } else { Stdio::null() });
@@ -109,6 +110,7 @@ impl Served for ServedProject {
     }
 
     fn start(&self, command: Command) -> Result<(), Problem> {
+        command.check()?;
         let mut process = self.process(&command);
         let mut errors = scratch()?;
         process.stdin(Stdio::null()).stdout(Stdio::null()).stderr(handle(&errors)?);

@@ -150,7 +150,46 @@ fn bodies_and_kinds_are_limited() {
     served.send("POST", &path, &[auth, form], "task=x").refused(415, "REQUEST_INVALID");
     let json = ("content-type", "application/json");
     served.send("POST", &path, &[auth, json], "{").refused(400, "REQUEST_INVALID");
-    served.send("DELETE", "/api/v1/runs", &[auth], "").status(405);
+    served.send("DELETE", "/api/v1/runs", &[auth], "").refused(405, "REQUEST_INVALID");
+    served.send("DELETE", "/api/v1/runs", &[], "").refused(401, "PERSON_UNKNOWN");
+}
+
+#[test]
+fn hostile_names_and_texts_are_refused_in_words() {
+    let repo = Repo::new();
+    let id = id_of(&repo.run(&escalating()).exit(4));
+    let served = Served::start(&repo.place, &[]);
+    let token = own_token(&repo.place);
+    let base = format!("/api/v1/projects/{}", project_of(&repo.place));
+    for (path, status) in [
+        ("/runs/..%2f..%2fetc%2fpasswd", 404),
+        ("/runs/%ff%fe", 404),
+        ("/runs/%00", 404),
+        ("/runs/--help", 404),
+        ("/holds/--help", 404),
+        ("/holds/%00", 422),
+        ("/calls/--json", 422),
+        ("/calls?before=%27%3B--", 422),
+        ("/runs/last/compare?from=-x&to=--help", 409),
+        ("/runs/last/compare?from=..%2fx&to=y", 422),
+    ] {
+        let reply = served.call(&token, "GET", &format!("{base}{path}"), &Value::Null);
+        let code = reply.json()["code"].as_str().unwrap().to_owned();
+        reply.refused(status, &code);
+    }
+    let hold = format!("{base}/holds/{id}");
+    for body in [
+        json!({ "shown": "x", "reason": "a\u{0}b" }),
+        json!({ "shown": "--help", "reason": "x" }),
+        json!({ "shown": "x", "reason": "x", "arguments": "@/etc/passwd" }),
+    ] {
+        let reply = served.call(&token, "POST", &format!("{hold}/approve"), &body);
+        reply.refused(422, "REQUEST_INVALID");
+    }
+    let start = |body: Value| served.call(&token, "POST", &format!("{base}/runs"), &body);
+    start(json!({ "task": "a\u{0}b" })).refused(422, "TASK_INVALID");
+    start(json!({ "task": "x", "loop": "../../x" })).refused(404, "LOOP_NOT_FOUND");
+    assert_eq!(repo.stands(&id)["hold"]["resolution"], Value::Null);
 }
 
 #[test]
