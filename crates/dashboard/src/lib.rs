@@ -15,6 +15,7 @@ mod problem;
 mod project;
 mod rate;
 mod read;
+mod respond;
 mod server;
 
 pub use access::{Access, AccessError, Hosts, Person, Role, Scope, Secret};

@@ -11,7 +11,7 @@ use axum::Router;
 use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{ConnectInfo, RawPathParams, Request, State};
-use axum::http::header::{self, HeaderName, HeaderValue};
+use axum::http::header::{self, HeaderName};
 use axum::http::{Method as HttpMethod, StatusCode};
 use axum::response::Response;
 use axum::routing::{MethodFilter, on};
@@ -28,11 +28,12 @@ use tokio_rustls::TlsAcceptor;
 use windlass_kernel::Code;
 
 use crate::access::{Visit, Visitor, only};
-use crate::api::{self, Method, ROUTES, Route};
+use crate::api::{self, Method, Route};
 use crate::dashboard::{Context, Dashboard, now};
-use crate::pages::{self, PAGES, PageRoute};
+use crate::pages::{self, PageRoute};
 use crate::problem::Problem;
 use crate::rate::Rate;
+use crate::respond::{finish, html_response, json, redirect, refuse};
 
 /// How long a client has for the head and the body of a request, and for a TLS handshake.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -50,10 +51,6 @@ const BODY_BYTES_MAX: usize = 256 << 10;
 const AT_WORK_MAX: usize = 16;
 /// The header by which a listener says which event it has seen last.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-/// What a page may do: nothing but what the server itself sends.
-const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; \
-     manifest-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
-
 /// A server. Dropping it closes all connections; commands that it has started go on.
 #[must_use = "a server stops when its handle is dropped"]
 pub struct Server {
@@ -192,10 +189,10 @@ enum Target {
 
 fn router(shared: Arc<Shared>) -> Router {
     let mut router = Router::new();
-    for route in ROUTES {
+    for route in api::routes() {
         router = add(router, route.method, route.path, Target::Api(route));
     }
-    for page in PAGES {
+    for page in pages::routes() {
         router = add(router, page.method, page.path, Target::Page(page));
     }
     for (path, _, _) in pages::ASSETS {
@@ -427,61 +424,4 @@ async fn asset(request: Request) -> Result<Response, Infallible> {
         return Ok(refuse(&Problem::not_found("there is no such file"), false, None));
     };
     Ok(finish(Response::new(Body::from(Bytes::from_static(bytes))), kind))
-}
-
-fn json(value: &Value) -> Response {
-    finish(Response::new(Body::from(value.to_string())), "application/json")
-}
-
-/// A page.
-pub(crate) fn html_response(status: StatusCode, html: String) -> Response {
-    let mut response = Response::new(Body::from(html));
-    *response.status_mut() = status;
-    finish(response, "text/html; charset=utf-8")
-}
-
-/// Sends a browser to another page.
-pub(crate) fn redirect(path: &str) -> Response {
-    let mut response = Response::new(Body::empty());
-    *response.status_mut() = StatusCode::SEE_OTHER;
-    if let Ok(path) = HeaderValue::try_from(path) {
-        response.headers_mut().insert(header::LOCATION, path);
-    }
-    finish(response, "text/plain")
-}
-
-/// A problem, as a page or as JSON.
-pub(crate) fn refuse(problem: &Problem, is_page: bool, visitor: Option<&Visitor>) -> Response {
-    let mut response = if is_page {
-        html_response(problem.status, pages::problem(problem, visitor))
-    } else {
-        let body = Body::from(problem.to_json().to_string());
-        let mut response = Response::new(body);
-        *response.status_mut() = problem.status;
-        finish(response, "application/problem+json")
-    };
-    if problem.status == StatusCode::UNAUTHORIZED {
-        let scheme = HeaderValue::from_static("Bearer");
-        response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
-    }
-    response
-}
-
-/// Adds what every answer has.
-fn finish(mut response: Response, kind: &'static str) -> Response {
-    let headers = response.headers_mut();
-    let all = [
-        (header::CONTENT_TYPE, kind),
-        (header::CACHE_CONTROL, "no-store"),
-        (header::CONTENT_SECURITY_POLICY, POLICY),
-        // Not `no-referrer`: with it a browser does not say which page a form comes from.
-        (header::REFERRER_POLICY, "same-origin"),
-        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
-        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
-    ];
-    for (name, value) in all {
-        headers.insert(name, HeaderValue::from_static(value));
-    }
-    response
 }

@@ -3,15 +3,16 @@
 mod description;
 mod routes;
 
-use schemars::{Schema, SchemaGenerator};
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::Serialize;
 use serde_json::Value;
+use windlass_kernel::Code;
 
 use crate::access::Role;
 use crate::dashboard::Context;
 use crate::problem::Problem;
 
 pub use description::description;
-pub use routes::ROUTES;
 pub(crate) use routes::wanted;
 
 /// The method of a route.
@@ -47,3 +48,53 @@ pub struct Route {
 pub const EVENTS: &str = "/api/v1/events";
 /// The path of the description.
 pub const DESCRIPTION: &str = "/api/v1/openapi.json";
+
+/// The routes, a table for each file.
+const TABLES: &[&[Route]] = &[routes::ROUTES];
+
+/// All routes.
+pub fn routes() -> impl Iterator<Item = &'static Route> {
+    TABLES.iter().flat_map(|table| table.iter())
+}
+
+/// The schema of a type.
+fn schema<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
+    generator.subschema_for::<T>()
+}
+
+/// A route that reads.
+const fn get(
+    path: &'static str,
+    summary: &'static str,
+    query: &'static [(&'static str, &'static str)],
+    answer: Option<fn(&mut SchemaGenerator) -> Schema>,
+    serve: fn(&Context<'_>) -> Result<Value, Problem>,
+) -> Route {
+    Route {
+        method: Method::Get,
+        path,
+        summary,
+        role: Role::Viewer,
+        query,
+        body: None,
+        answer,
+        serve,
+    }
+}
+
+/// A route that does something.
+const fn post(
+    path: &'static str,
+    summary: &'static str,
+    role: Role,
+    body: Option<fn(&mut SchemaGenerator) -> Schema>,
+    answer: Option<fn(&mut SchemaGenerator) -> Schema>,
+    serve: fn(&Context<'_>) -> Result<Value, Problem>,
+) -> Route {
+    Route { method: Method::Post, path, summary, role, query: &[], body, answer, serve }
+}
+
+/// An answer.
+fn to_value(value: &impl Serialize) -> Result<Value, Problem> {
+    serde_json::to_value(value).map_err(|error| Problem::new(Code::Internal, error.to_string()))
+}

@@ -1,11 +1,11 @@
 //! The routes, and what serves them.
 
-use schemars::{JsonSchema, Schema, SchemaGenerator};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use windlass_kernel::Code;
 
-use super::{Method, Route};
+use super::{Route, get, post, schema, to_value};
 use crate::access::Role;
 use crate::act::{self, Decision, NewRun, Rollback, Way, Why};
 use crate::calls;
@@ -30,42 +30,8 @@ pub struct Accepted {
     pub accepted: bool,
 }
 
-fn schema<T: JsonSchema>(generator: &mut SchemaGenerator) -> Schema {
-    generator.subschema_for::<T>()
-}
-
-const fn get(
-    path: &'static str,
-    summary: &'static str,
-    query: &'static [(&'static str, &'static str)],
-    answer: Option<fn(&mut SchemaGenerator) -> Schema>,
-    serve: fn(&Context<'_>) -> Result<Value, Problem>,
-) -> Route {
-    Route {
-        method: Method::Get,
-        path,
-        summary,
-        role: Role::Viewer,
-        query,
-        body: None,
-        answer,
-        serve,
-    }
-}
-
-const fn post(
-    path: &'static str,
-    summary: &'static str,
-    role: Role,
-    body: Option<fn(&mut SchemaGenerator) -> Schema>,
-    answer: Option<fn(&mut SchemaGenerator) -> Schema>,
-    serve: fn(&Context<'_>) -> Result<Value, Problem>,
-) -> Route {
-    Route { method: Method::Post, path, summary, role, query: &[], body, answer, serve }
-}
-
-/// All routes.
-pub const ROUTES: &[Route] = &[
+/// The routes of runs, holds and calls.
+pub(super) const ROUTES: &[Route] = &[
     get("/api/v1/projects", "The projects", &[], Some(schema::<Vec<ProjectItem>>), projects),
     get(
         "/api/v1/runs",
@@ -235,10 +201,6 @@ pub const ROUTES: &[Route] = &[
 
 fn accepted() -> Result<Value, Problem> {
     to_value(&Accepted { accepted: true })
-}
-
-fn to_value(value: &impl Serialize) -> Result<Value, Problem> {
-    serde_json::to_value(value).map_err(|error| Problem::new(Code::Internal, error.to_string()))
 }
 
 fn projects(context: &Context<'_>) -> Result<Value, Problem> {

@@ -13,7 +13,8 @@ use super::layout::{self, Page};
 use crate::access::{COOKIE, Scope, Secret, Visit, cookie_of, only};
 use crate::dashboard::now;
 use crate::problem::Problem;
-use crate::server::{Shared, html_response, redirect, refuse};
+use crate::respond::{html_response, redirect, refuse};
+use crate::server::Shared;
 
 /// How a browser says that a person follows a link, as against a program that fetches a preview of it.
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");

@@ -49,8 +49,16 @@ const fn form(
     PageRoute { method: Method::Post, path, role, serve }
 }
 
+/// The pages, a table for each file that has its own.
+const TABLES: &[&[PageRoute]] = &[PAGES];
+
 /// All pages.
-pub(crate) const PAGES: &[PageRoute] = &[
+pub(crate) fn routes() -> impl Iterator<Item = &'static PageRoute> {
+    TABLES.iter().flat_map(|table| table.iter())
+}
+
+/// The pages of runs, holds and calls.
+const PAGES: &[PageRoute] = &[
     page("/", inbox::show),
     page("/runs", runs::show),
     page("/new", runs::new),

@@ -1,0 +1,73 @@
+//! Answers, and the headers that all of them have.
+
+use axum::body::Body;
+use axum::http::StatusCode;
+use axum::http::header::{self, HeaderName, HeaderValue};
+use axum::response::Response;
+use serde_json::Value;
+
+use crate::access::Visitor;
+use crate::pages;
+use crate::problem::Problem;
+
+/// What a page may do: nothing but what the server itself sends.
+const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; \
+     manifest-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'";
+
+/// An answer of the API.
+pub(crate) fn json(value: &Value) -> Response {
+    finish(Response::new(Body::from(value.to_string())), "application/json")
+}
+
+/// A page.
+pub(crate) fn html_response(status: StatusCode, html: String) -> Response {
+    let mut response = Response::new(Body::from(html));
+    *response.status_mut() = status;
+    finish(response, "text/html; charset=utf-8")
+}
+
+/// Sends a browser to another page.
+pub(crate) fn redirect(path: &str) -> Response {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = StatusCode::SEE_OTHER;
+    if let Ok(path) = HeaderValue::try_from(path) {
+        response.headers_mut().insert(header::LOCATION, path);
+    }
+    finish(response, "text/plain")
+}
+
+/// A problem, as a page or as JSON.
+pub(crate) fn refuse(problem: &Problem, is_page: bool, visitor: Option<&Visitor>) -> Response {
+    let mut response = if is_page {
+        html_response(problem.status, pages::problem(problem, visitor))
+    } else {
+        let body = Body::from(problem.to_json().to_string());
+        let mut response = Response::new(body);
+        *response.status_mut() = problem.status;
+        finish(response, "application/problem+json")
+    };
+    if problem.status == StatusCode::UNAUTHORIZED {
+        let scheme = HeaderValue::from_static("Bearer");
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, scheme);
+    }
+    response
+}
+
+/// Adds what every answer has.
+pub(crate) fn finish(mut response: Response, kind: &'static str) -> Response {
+    let headers = response.headers_mut();
+    let all = [
+        (header::CONTENT_TYPE, kind),
+        (header::CACHE_CONTROL, "no-store"),
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        // Not `no-referrer`: with it a browser does not say which page a form comes from.
+        (header::REFERRER_POLICY, "same-origin"),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
+        (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
+    ];
+    for (name, value) in all {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    response
+}
