@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use crate::{cargo, memory, tools};
+use crate::{cargo, memory, packages, tools};
 
 /// The tests that need a browser, for cargo-nextest.
 pub const TESTS: &str = "binary_id(windlass::browser)";
@@ -15,12 +15,13 @@ pub const TESTS: &str = "binary_id(windlass::browser)";
 /// If a test fails, or the browser is missing.
 pub fn check(root: &Path) -> Result<()> {
     tools::require_browser()?;
+    packages::install(root, "browser", |_| Ok(()))?;
     let mut command = if tools::has_nextest() {
         cargo::command(root, &["nextest", "run", "--workspace", "-E", TESTS])
     } else {
         cargo::command(root, &["test", "--workspace", "--test", "browser"])
     };
-    // A browser that is missing now is a failure.
-    command.env("WINDLASS_TEST_BROWSER", "1");
+    // A browser or a package that is missing now is a failure.
+    command.env("WINDLASS_TEST_BROWSER", root.join("target").join("browser"));
     cargo::run(&mut memory::with_temporary_folder(command))
 }

@@ -9,6 +9,7 @@ mod dependencies;
 mod generate;
 mod guards;
 mod memory;
+mod packages;
 mod soak;
 mod tidy;
 mod tools;

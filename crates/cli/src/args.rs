@@ -30,7 +30,7 @@ pub use people::{AddPerson, People};
 pub use policy::{Explain, Policy};
 pub use runs::{
     Answer, BacklogCommand, Cancel, Close, Demo, Draw, Export, ExportForm, Loop, MissionCommand,
-    Queue, Resume, RunTask, Status, StopRuns, Telemetry, Watch,
+    Queue, Resume, RunTask, SendBack, Status, StopRuns, Telemetry, Watch,
 };
 pub use seal::{Anchor, BundleCommand, BundleRestore, Canon, Keys, Verify};
 pub use serve::{Serve, ServeCommand, ServePeople};
@@ -383,7 +383,7 @@ pub struct CallList {
 }
 
 /// Who decides, and why.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct Decider {
     /// Your name; the decision is signed with your key [default: your own, see `windlass people list`].
     #[arg(long, value_name = "NAME")]

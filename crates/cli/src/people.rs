@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
+use windlass_dashboard::{Key, Keys};
 use windlass_kernel::{Code, Signed, Statement, is_same_name};
 use windlass_runtime::{People, PersonError};
 use windlass_seal::{PeopleError, PeopleStore, Person, Protection, Unlock};
@@ -108,6 +109,20 @@ impl AccountPeople {
             // Another process was faster.
             Err(PeopleError::Exists { .. }) => Ok(None),
             Err(error) => Err(error.into()),
+        }
+    }
+}
+
+impl Keys for AccountPeople {
+    fn key_of(&self, name: &str) -> Key {
+        // What cannot be read is told when somebody decides.
+        let people = self.store.all().unwrap_or_default();
+        let is_it =
+            |person: &&Person| is_same_name(&person.name, name) && person.revoked_at.is_none();
+        match people.iter().find(is_it).map(|person| person.protection) {
+            None => Key::Missing,
+            Some(Protection::Passphrase) => Key::Locked,
+            Some(Protection::None | Protection::Agent) => Key::Ready,
         }
     }
 }

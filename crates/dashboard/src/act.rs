@@ -30,6 +30,25 @@ pub struct Decision {
     pub passphrase: Option<String>,
 }
 
+/// What a person who rejects wants done again.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SendBack {
+    /// The digest of what the person was shown; a decision about anything else is refused.
+    pub shown: String,
+    /// Why.
+    pub reason: String,
+    /// What is to be done better, such as `src/lib.rs:12: handle the error`.
+    #[serde(default)]
+    pub findings: Vec<String>,
+    /// The phase that is done again; without it, the one whose work is asked about.
+    #[serde(default)]
+    pub to: Option<String>,
+    /// The passphrase of the person's key, if it has one.
+    #[serde(default)]
+    pub passphrase: Option<String>,
+}
+
 /// A task to start.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -81,15 +100,7 @@ pub enum Way {
 pub fn decide(context: &Context<'_>, way: Way, decision: Decision) -> Result<Value, Problem> {
     let run = context.part("run")?;
     context.require(Role::Approver)?;
-    context.require_scope(context.project()?.id(), run)?;
-    if let Scope::Hold { shown, .. } = &context.visitor.scope
-        && shown.to_string() != decision.shown
-    {
-        let message = "your link is for what was shown when it was made, and that has changed";
-        return Err(Problem::new(Code::RequestInvalid, message)
-            .status(axum::http::StatusCode::FORBIDDEN)
-            .hint("ask for a new link"));
-    }
+    require_shown(context, run, &decision.shown)?;
     let word = if way == Way::Approve { "approve" } else { "reject" };
     let mut command = Command::new(["queue", word])
         .option("by", &context.visitor.name)
@@ -162,14 +173,54 @@ pub fn stop(context: &Context<'_>, clear: bool) -> Result<Value, Problem> {
     context.project()?.command(operand(Command::new(["stop"]).flag("clear", clear), run))
 }
 
-/// What a hold shows: evidence, call, diff, answers so far.
+/// What a hold shows: evidence, call, diff, answers so far; and what changed since a tree that the visitor has seen.
 ///
 /// # Errors
 /// The error of the command.
-pub fn look(context: &Context<'_>) -> Result<Value, Problem> {
+pub fn look(context: &Context<'_>, since: Option<&str>) -> Result<Value, Problem> {
     let run = context.part("run")?;
     context.require_scope(context.project()?.id(), run)?;
-    context.project()?.command(operand(Command::new(["queue", "show"]), run))
+    let mut command = Command::new(["queue", "show"]);
+    if let Some(since) = since {
+        command = command.option("since", since);
+    }
+    context.project()?.command(operand(command, run))
+}
+
+/// Sends a run back from its hold: an earlier phase is done again, with the findings.
+///
+/// # Errors
+/// The error of the command, or a decision about something that the visitor's link is not for.
+pub fn send_back(context: &Context<'_>, back: SendBack) -> Result<Value, Problem> {
+    let run = context.part("run")?;
+    context.require(Role::Approver)?;
+    require_shown(context, run, &back.shown)?;
+    let mut command = Command::new(["queue", "send-back"])
+        .option("by", &context.visitor.name)
+        .option("reason", &back.reason)
+        .option("shown", &back.shown)
+        .passphrase(back.passphrase.map(Zeroizing::new));
+    if let Some(to) = back.to.as_deref().filter(|to| !to.is_empty()) {
+        command = command.option("to", to);
+    }
+    for finding in &back.findings {
+        command = command.option("finding", finding);
+    }
+    context.project()?.command(operand(command, run))
+}
+
+/// Fails if the visitor's link is not for this hold, or not for what it shows now.
+fn require_shown(context: &Context<'_>, run: &str, decided: &str) -> Result<(), Problem> {
+    context.require_scope(context.project()?.id(), run)?;
+    match &context.visitor.scope {
+        Scope::Hold { shown, .. } if shown.to_string() != decided => {
+            let message = "your link is for what was shown when it was made, and that has changed";
+            Err(Problem::new(Code::RequestInvalid, message)
+                .status(axum::http::StatusCode::FORBIDDEN)
+                .hint("ask for a new link"))
+        }
+        Scope::Hold { .. } | Scope::All => Ok(()),
+    }
 }
 
 /// The entries of a run.
@@ -180,6 +231,22 @@ pub fn entries(context: &Context<'_>) -> Result<Value, Problem> {
     let run = context.part("run")?;
     context.require_all()?;
     context.project()?.command(operand(Command::new(["trace", "log"]), run))
+}
+
+/// What the agents of a phase said and did, line by line.
+///
+/// # Errors
+/// The error of the command.
+pub fn transcript(context: &Context<'_>) -> Result<Value, Problem> {
+    context.require_all()?;
+    let command = Command::new(["status"]).option("transcript", context.part("phase")?);
+    let value = context.project()?.command(operand(command, context.part("run")?))?;
+    // One line is printed as it is.
+    Ok(match value {
+        Value::Object(_) => Value::Array(vec![value]),
+        Value::String(_) => Value::Array(Vec::new()),
+        other => other,
+    })
 }
 
 /// The checkpoints of a run.

@@ -10,6 +10,8 @@ use windlass_kernel::{Code, Timestamp};
 
 use crate::access::{Access, Hosts, Role, Scope, Visitor};
 use crate::events::Hub;
+use crate::keys::{Key, Keys};
+use crate::looks::Looks;
 use crate::problem::Problem;
 use crate::project::Project;
 
@@ -23,6 +25,10 @@ pub struct Dashboard {
     pub hosts: Hosts,
     /// The events.
     pub hub: Hub,
+    /// What people have seen.
+    pub looks: Looks,
+    /// The keys of people.
+    pub keys: Box<dyn Keys>,
 }
 
 /// One request of somebody who may send it.
@@ -73,6 +79,12 @@ impl Context<'_> {
         let id = self.part("project")?;
         let found = self.dashboard.projects.iter().find(|project| project.id() == id);
         found.ok_or_else(|| Problem::not_found(format!("there is no project `{}`", shown(id))))
+    }
+
+    /// The key with which the visitor signs.
+    #[must_use]
+    pub fn key(&self) -> Key {
+        self.dashboard.keys.key_of(&self.visitor.name)
     }
 
     /// Fails unless the visitor has a role.

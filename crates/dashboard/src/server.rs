@@ -30,6 +30,7 @@ use windlass_kernel::Code;
 use crate::access::{Visit, Visitor, only};
 use crate::api::{self, Method, Route};
 use crate::dashboard::{Context, Dashboard, now};
+use crate::icon;
 use crate::pages::{self, PageRoute};
 use crate::problem::Problem;
 use crate::rate::Rate;
@@ -197,6 +198,12 @@ fn router(shared: Arc<Shared>) -> Router {
     }
     for (path, _, _) in pages::ASSETS {
         router = router.route(path, axum::routing::get(asset));
+    }
+    for (path, bytes) in &icon::PNGS {
+        let icon = move || async move {
+            finish(Response::new(Body::from(Bytes::from_static(bytes.as_slice()))), "image/png")
+        };
+        router = router.route(path, axum::routing::get(icon));
     }
     router
         .route(api::EVENTS, axum::routing::get(events))

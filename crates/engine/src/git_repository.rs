@@ -11,7 +11,7 @@ use windlass_workspace::{
 
 use crate::error::{EngineError, listed, listed_of};
 use crate::pinning::{commit_hook, pinned_paths};
-use crate::repository::{CommitHook, FILES_MAX, PinRequest, PreparedCommit, Repository};
+use crate::repository::{CommitHook, FILES_MAX, Patch, PinRequest, PreparedCommit, Repository};
 use crate::setup::copied_paths;
 use crate::snapshot_store::recorded_tree;
 use crate::start::worktree_branch;
@@ -252,15 +252,24 @@ impl Repository for GitRepository {
         }))
     }
 
-    fn diff(&self, workspace: &Path, run: &Run) -> Result<Option<String>, EngineError> {
+    fn diff(
+        &self,
+        workspace: &Path,
+        run: &Run,
+        since: Option<&str>,
+    ) -> Result<Option<Patch>, EngineError> {
         let started = run.started.as_ref();
         let Some(base) = started.and_then(|started| started.base.as_ref()) else {
             return Ok(None);
         };
         let git = git_of(workspace, run);
         let tree = git.tree_of_worktree()?;
-        let base = Treeish::Commit(recorded_commit(&base.commit)?);
-        Ok(Some(git.patch_to(&base, &tree)?))
+        let base = match since {
+            None => Treeish::Commit(recorded_commit(&base.commit)?),
+            Some(since) => Treeish::Tree(recorded_tree(since)?),
+        };
+        let text = git.patch_to(&base, &tree)?;
+        Ok(Some(Patch { text, tree: tree.as_str().to_owned() }))
     }
 
     fn require_filters(&self, workspace: &Path) -> Result<(), EngineError> {

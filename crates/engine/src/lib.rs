@@ -50,9 +50,9 @@ pub use phase_executor::{
 };
 pub use policy_reader::{PolicyReader, PolicyStamp};
 pub use purge::{GateRetention, PurgeReport, PurgedCheckpoint, Retention};
-pub use queue::{AnswerResult, HoldAnswer, HoldDetails, HoldQueue, WaitingRun};
+pub use queue::{Again, AnswerResult, HoldAnswer, HoldDetails, HoldQueue, WaitingRun};
 pub use recover::RecoveredRun;
-pub use repository::{CommitHook, PinRequest, PreparedCommit, Repository};
+pub use repository::{CommitHook, Patch, PinRequest, PreparedCommit, Repository};
 pub use rollback::{RollbackPlan, RollbackRequest};
 pub use run_recorder::{EventExpander, RunObservers, RunRecorder};
 pub use setup::{NewSetup, SetupOutput, SetupRunner};

@@ -7,16 +7,19 @@ use windlass_journal::{Check, JournalError, Reader, RunFilter, Runs};
 use windlass_kernel::artifact::{Edit, NamedFile};
 use windlass_kernel::run::plan::Trigger;
 use windlass_kernel::run::{
-    Event, Hold, NoteKind, Resolution, Revocation, Run, RunName, UnsignedVote, Vote, VoteDecision,
+    Event, Hold, NoteKind, Resolution, Revocation, Run, RunName, SendBack, UnsignedVote, Vote,
+    VoteDecision,
 };
 use windlass_kernel::{
     Call, Code, Digest, State, TraceId, check_name, is_same_name, shown_with_files,
 };
 
 use windlass_runtime::{Answer, Attribution, CallView, Who};
+use windlass_workspace::TreeId;
 
 use crate::engine::{Engine, refuse_ended, run_name};
 use crate::error::EngineError;
+use crate::repository::Patch;
 use crate::run_recorder::RunRecorder;
 
 /// The maximum length of a reason.
@@ -92,7 +95,9 @@ pub struct HoldDetails {
     /// The call on hold.
     pub call: Option<CallView>,
     /// The changes of the run so far, as a patch.
-    pub diff: Option<String>,
+    pub diff: Option<Patch>,
+    /// The changes since the tree that the caller has seen, as a patch.
+    pub since: Option<String>,
     /// The folder with the files of a merge conflict, which a person resolves there.
     pub conflict: Option<PathBuf>,
     /// The digest that an answer refers to.
@@ -114,6 +119,17 @@ pub struct HoldAnswer<'a> {
     pub conditions: &'a [String],
     /// The arguments that the person puts in place of those of the call on hold.
     pub edit: Option<&'a Value>,
+    /// What the person who rejects wants done again.
+    pub again: Option<Again<'a>>,
+}
+
+/// What a person who rejects wants done again.
+#[derive(Clone, Copy, Debug)]
+pub struct Again<'a> {
+    /// The phase; without one, the usual one.
+    pub to: Option<&'a str>,
+    /// What is to be done better.
+    pub findings: &'a [String],
 }
 
 impl HoldAnswer<'_> {
@@ -126,6 +142,9 @@ impl HoldAnswer<'_> {
         }
         if self.conditions.len() > CONDITIONS_MAX {
             return Err(invalid(format!("an approval has at most {CONDITIONS_MAX} conditions")));
+        }
+        for finding in self.again.map(|again| again.findings).unwrap_or_default() {
+            check("finding", finding, REASON_BYTES_MAX, "what is to be done better")?;
         }
         check_person(self.by, self.reason)
     }
@@ -147,7 +166,15 @@ impl Engine {
         let conditions: Vec<String> =
             answer.conditions.iter().map(|condition| self.redacted(condition)).collect();
         let by = answer.by.trim();
-        let answer = HoldAnswer { by, reason: &reason, conditions: &conditions, ..answer };
+        let findings: Vec<String> = answer
+            .again
+            .map(|again| again.findings)
+            .unwrap_or_default()
+            .iter()
+            .map(|finding| self.redacted(finding))
+            .collect();
+        let again = answer.again.map(|again| Again { findings: &findings, ..again });
+        let answer = HoldAnswer { by, reason: &reason, conditions: &conditions, again, ..answer };
         let mut recorder = self.open(trace_id)?;
         refuse_ended(recorder.run())?;
         let hold = self.open_hold(&recorder)?;
@@ -167,8 +194,9 @@ impl Engine {
             .hold
             .as_ref()
             .map_or(Resolution::Open, windlass_kernel::run::Hold::resolution);
-        if resolution == Resolution::Rejected && !recorder.run().rejection_is_a_verdict(&hold.held)
-        {
+        let goes_on = |hold: &Hold| recorder.run().continues_after_rejection(hold);
+        let goes_on = recorder.run().hold.as_ref().is_some_and(goes_on);
+        if resolution == Resolution::Rejected && !goes_on {
             self.end_rejected(&mut recorder)?;
         }
         Ok(AnswerResult { run: recorder.run().clone(), resolution })
@@ -197,7 +225,12 @@ impl Engine {
     ///
     /// # Errors
     /// [`EngineError`] if the call or the repository cannot be read.
-    pub fn hold_details(&self, run: &Run, hold: &Hold) -> Result<HoldDetails, EngineError> {
+    pub fn hold_details(
+        &self,
+        run: &Run,
+        hold: &Hold,
+        since: Option<&str>,
+    ) -> Result<HoldDetails, EngineError> {
         let call = match hold.held.call {
             Some(call) => Some(self.gateway_of(call)?.view(call)?),
             None => None,
@@ -205,12 +238,18 @@ impl Engine {
         let files = call.as_ref().map(|call| call.changed_files.as_slice()).unwrap_or_default();
         let shown = shown_with_files(hold.shown, files);
         // A work tree that is gone has no changes to show.
-        let diff = self.repository.diff(&self.workspace(run), run).ok().flatten();
+        let workspace = self.workspace(run);
+        let diff = self.repository.diff(&workspace, run, None).ok().flatten();
+        if since.is_some_and(|since| since.parse::<TreeId>().is_err()) {
+            return Err(invalid("a tree is named by its full id".to_owned()));
+        }
+        let since = since.map(|since| self.repository.diff(&workspace, run, Some(since)));
+        let since = since.transpose()?.flatten().map(|patch| patch.text);
         let phase = run.position(&hold.held.phase).and_then(|position| run.phase(position));
         let conflict = phase
             .filter(|_| hold.held.trigger == Trigger::MergeConflict)
             .map(|(phase, state)| self.phase_workspace(run, phase, state.attempt));
-        Ok(HoldDetails { call, diff, conflict, shown })
+        Ok(HoldDetails { call, diff, since, conflict, shown })
     }
 
     /// Records what a person says became of the interrupted call that a run waits for.
@@ -288,7 +327,7 @@ impl Engine {
         hold: &Hold,
         answer: HoldAnswer<'_>,
     ) -> Result<Vote, EngineError> {
-        let HoldAnswer { decision, by, reason, shown, conditions, edit } = answer;
+        let HoldAnswer { decision, by, reason, shown, conditions, edit, again } = answer;
         let name = run_name(run);
         let files = self.changed_files(hold, decision)?;
         let is_stale = match shown {
@@ -311,7 +350,8 @@ impl Engine {
         }
         let edit = self.edit_of(hold, decision, edit)?;
         let (conditions, reason, shown) = (conditions.to_vec(), reason.to_owned(), hold.shown);
-        let unsigned = UnsignedVote { conditions, decision, edit, files, reason, shown };
+        let send_back = again.map(|again| send_back(run, hold, again)).transpose()?;
+        let unsigned = UnsignedVote { conditions, decision, edit, files, reason, send_back, shown };
         let signed = self.people.sign(by, &unsigned.statement(&run.head))?;
         let vote = unsigned.signed(signed);
         if let Some((other, _)) = hold.votes.iter().find(|(other, _)| other.is_same(&vote)) {
@@ -388,6 +428,24 @@ impl Engine {
         });
         recorder.append(vec![Event::Noted { what: NoteKind::Refusal, body }])
     }
+}
+
+/// What a person wants done again, with the phase that they mean.
+fn send_back(run: &Run, hold: &Hold, again: Again<'_>) -> Result<SendBack, EngineError> {
+    let findings = again.findings.to_vec();
+    let targets = run.redo_targets(&hold.held);
+    let hint = (!targets.is_empty()).then(|| format!("it can go back to: {}", targets.join(", ")));
+    let refused = |message| EngineError::Invalid { code: Code::RequestInvalid, message, hint };
+    let to = match (again.to, run.redo_default(&hold.held)) {
+        (Some(to), _) => to,
+        (None, Some(usual)) => usual,
+        (None, None) => {
+            let message = "no phase before this hold can be done again; approve or reject it";
+            return Err(refused(message.to_owned()));
+        }
+    };
+    run.redo_target(&hold.held, to).map_err(refused)?;
+    Ok(SendBack { findings, to: to.to_owned() })
 }
 
 /// Checks the name of a person and a reason.

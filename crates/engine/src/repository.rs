@@ -12,6 +12,15 @@ use crate::error::EngineError;
 /// The maximum number of changed files that are recorded.
 pub(crate) const FILES_MAX: usize = 10_000;
 
+/// The changes of files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Patch {
+    /// The patch.
+    pub text: String,
+    /// The tree of the files as they are.
+    pub tree: String,
+}
+
 /// The repository of a project.
 pub trait Repository: Send + Sync {
     /// Returns the current commit and branch; `None` outside of a repository, and before the first
@@ -45,11 +54,17 @@ pub trait Repository: Send + Sync {
     /// [`EngineError::Requirement`] if git fails.
     fn change(&self, workspace: &Path, run: &Run) -> Result<Option<Change>, EngineError>;
 
-    /// Returns the changes of a run so far as a patch; `None` outside of a repository.
+    /// Returns the changes of a run so far as a patch, or those since an earlier tree of its files; `None` outside
+    /// of a repository.
     ///
     /// # Errors
-    /// [`EngineError::Requirement`] if git fails.
-    fn diff(&self, workspace: &Path, run: &Run) -> Result<Option<String>, EngineError>;
+    /// [`EngineError::Requirement`] if git fails, or has no such tree.
+    fn diff(
+        &self,
+        workspace: &Path,
+        run: &Run,
+        since: Option<&str>,
+    ) -> Result<Option<Patch>, EngineError>;
 
     /// Fails if a file of the workspace needs a git filter that the user's settings do not allow.
     ///

@@ -100,7 +100,7 @@ impl Engine {
             Resolution::Open => {
                 Err(EngineError::Unresolved { run: run_id, question: hold.held.question.clone() })
             }
-            Resolution::Rejected if !run.rejection_is_a_verdict(&hold.held) => {
+            Resolution::Rejected if !run.continues_after_rejection(hold) => {
                 self.end_rejected(recorder)?;
                 let ended = EngineError::Ended {
                     run: run_id,
@@ -109,8 +109,11 @@ impl Engine {
                 };
                 Err(ended)
             }
-            Resolution::Approved | Resolution::Rejected => {
-                self.decide_call(&run, hold, Answer::Approve)?;
+            resolution @ (Resolution::Approved | Resolution::Rejected) => {
+                // The call of work that is done again is not made.
+                let is_approved = resolution == Resolution::Approved;
+                let answer = if is_approved { Answer::Approve } else { Answer::Deny };
+                self.decide_call(&run, hold, answer)?;
                 let by = self.settings.by.clone();
                 recorder.append(vec![Event::Resumed { by }])
             }

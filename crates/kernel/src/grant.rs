@@ -112,6 +112,7 @@ impl Terms {
             edit: None,
             files: &[],
             reason,
+            send_back: None,
             shown: self.digest(),
             trace_id: head.trace_id,
         }

@@ -12,6 +12,7 @@ use crate::artifact::NamedFile;
 use crate::canon::{self, canonical};
 use crate::entry::present;
 use crate::key::{PublicKey, Signature};
+use crate::run::SendBack;
 use crate::{Digest, TraceId};
 
 /// The maximum length of a person's name.
@@ -34,6 +35,8 @@ pub struct Statement<'a> {
     pub files: &'a [NamedFile],
     /// The reason.
     pub reason: &'a str,
+    /// What the person wants done again, if they do.
+    pub send_back: Option<&'a SendBack>,
     /// The digest of what the person was shown.
     pub shown: Digest,
     /// The trace of the run or call.
@@ -86,6 +89,8 @@ struct Document<'a> {
     files: &'a [NamedFile],
     name: &'a str,
     reason: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    send_back: Option<&'a SendBack>,
     shown: Digest,
     trace_id: TraceId,
 }
@@ -103,6 +108,7 @@ impl Statement<'_> {
             files: self.files,
             name,
             reason: self.reason,
+            send_back: self.send_back,
             shown: self.shown,
             trace_id: self.trace_id,
         };
@@ -259,6 +265,7 @@ mod tests {
             edit: None,
             files: &[],
             reason: "seen",
+            send_back: None,
             shown: Digest::of(b"hold"),
             trace_id: TraceId(Uuid7::from_parts(1, [7; 10])),
         }

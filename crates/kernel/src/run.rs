@@ -25,6 +25,7 @@ mod pinned;
 pub mod plan;
 mod plan_check;
 mod rollback;
+mod send_back;
 mod session;
 mod setup;
 mod state;
@@ -47,7 +48,7 @@ pub use name::{RunName, RunNameError};
 pub use next::{Next, Work};
 pub use payload::{
     Base, CallRecord, Change, Failure, HoldRequest, InvocationResult, PhaseResult, Revocation,
-    Started, UnsignedVote, Usage, Vote, VoteDecision, WaitsFor,
+    SendBack, Started, UnsignedVote, Usage, Vote, VoteDecision, WaitsFor,
 };
 pub use pinned::{NamedAs, NamedPath, PINNED_MAX, named_paths, pinned_path_error};
 pub use session::SESSION_BUILTIN;

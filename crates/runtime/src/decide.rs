@@ -196,6 +196,7 @@ impl Gateway {
             edit: edit.map(|edit| edit.proposal_digest),
             files: attribution.files,
             reason: attribution.reason,
+            send_back: None,
             shown,
             trace_id: head.trace_id,
         }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use windlass_connect::Confinement;
 use windlass_engine::{
-    AnswerResult, CommitHook, Engine, EngineError, GatewayProvider, HoldAnswer, HoldPackets,
+    AnswerResult, CommitHook, Engine, EngineError, GatewayProvider, HoldAnswer, HoldPackets, Patch,
     PinRequest, PinnedPath, PreparedCommit, Repository,
 };
 use windlass_kernel::run::{Base, Change, Commit, Run, VoteDecision};
@@ -72,7 +72,7 @@ impl Repository for FakeRepository {
         Ok(Some(Self::change()))
     }
 
-    fn diff(&self, _: &Path, _: &Run) -> Result<Option<String>, EngineError> {
+    fn diff(&self, _: &Path, _: &Run, _: Option<&str>) -> Result<Option<Patch>, EngineError> {
         Ok(None)
     }
 
@@ -195,6 +195,9 @@ impl Votes for Engine {
         shown: Option<Digest>,
         conditions: &[String],
     ) -> Result<AnswerResult, EngineError> {
-        self.answer(trace_id, HoldAnswer { decision, by, reason, shown, conditions, edit: None })
+        self.answer(
+            trace_id,
+            HoldAnswer { decision, by, reason, shown, conditions, edit: None, again: None },
+        )
     }
 }

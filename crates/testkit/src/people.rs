@@ -1,6 +1,6 @@
 //! People whose keys follow from their names.
 
-use windlass_kernel::run::{UnsignedVote, Vote, VoteDecision};
+use windlass_kernel::run::{SendBack, UnsignedVote, Vote, VoteDecision};
 use windlass_kernel::{Digest, Head, Signed, Signer, Statement, normalise_name};
 
 /// The key of everybody with this name.
@@ -44,6 +44,23 @@ pub fn vote(
         edit: None,
         files: Vec::new(),
         reason: reason.to_owned(),
+        send_back: None,
+        shown,
+    };
+    let by = signed(name, &unsigned.statement(head));
+    Box::new(unsigned.signed(by))
+}
+
+/// A person's answer that sends the run back, whose last entry is `head`.
+#[must_use]
+pub fn vote_back(head: &Head, name: &str, back: SendBack, shown: Digest) -> Box<Vote> {
+    let unsigned = UnsignedVote {
+        conditions: Vec::new(),
+        decision: VoteDecision::Rejected,
+        edit: None,
+        files: Vec::new(),
+        reason: "because".to_owned(),
+        send_back: Some(back),
         shown,
     };
     let by = signed(name, &unsigned.statement(head));

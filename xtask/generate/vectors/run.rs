@@ -345,6 +345,7 @@ fn vote() -> Vote {
         edit: Some(Edit { args: json!({"line": "ls"}), proposal_digest: Digest::of(b"edited") }),
         files: vec![NamedFile { digest: Digest::of(b"x"), path: word("src/a.rs") }],
         reason: word("looks right"),
+        send_back: None,
         shown: Digest::of(b"shown"),
     };
     let signer = Signer::from_seed(&[7; 32]);

@@ -131,11 +131,16 @@ pub enum Queue {
         /// The run: its name, its hold's id (`CP_…`), a unique beginning, or `last`.
         #[arg(value_name = "RUN")]
         run: String,
+        /// Also show what changed since this tree, which an earlier `queue show --json` printed.
+        #[arg(long, value_name = "TREE")]
+        since: Option<String>,
     },
     /// Approve: the run may continue.
     Approve(Answer),
     /// Reject: the run ends, or returns to an earlier phase if its loop says so.
     Reject(Answer),
+    /// Send the run back: an earlier phase is done again, and its agent reads your findings.
+    SendBack(SendBack),
     /// Answer a question, of an agent or of a phase that a person does; the run can continue with your text.
     Answer {
         /// The run: its name, its hold's id (`CP_…`), a unique beginning, or `last`.
@@ -189,6 +194,28 @@ pub struct Answer {
     /// The call on hold was interrupted, and it failed.
     #[arg(long, conflicts_with = "args")]
     pub failed: bool,
+    /// Resume the run at once.
+    #[arg(long)]
+    pub resume: bool,
+}
+
+/// Options of `queue send-back`.
+#[derive(Debug, Args)]
+pub struct SendBack {
+    /// The run: its name, its hold's id (`CP_…`), a unique beginning, or `last`.
+    #[arg(value_name = "RUN")]
+    pub run: String,
+    #[command(flatten)]
+    pub decider: Decider,
+    /// What is to be done better, such as `src/lib.rs:12: handle the error`; may be repeated.
+    #[arg(long = "finding", value_name = "TEXT")]
+    pub findings: Vec<String>,
+    /// The phase to be done again, with all that follow it [default: the one whose work is asked about].
+    #[arg(long, value_name = "PHASE")]
+    pub to: Option<String>,
+    /// The digest that `queue show` printed; the answer is refused if the hold has changed since.
+    #[arg(long, value_name = "DIGEST")]
+    pub shown: Option<String>,
     /// Resume the run at once.
     #[arg(long)]
     pub resume: bool,

@@ -1,7 +1,7 @@
 //! `windlass queue`: lists the runs on hold and records answers.
 
 use serde_json::{Value, json};
-use windlass_engine::{HoldAnswer, HoldDetails, HoldQueue as Holds, WaitingRun};
+use windlass_engine::{Again, HoldAnswer, HoldDetails, HoldQueue as Holds, WaitingRun};
 use windlass_journal::Runs;
 use windlass_kernel::run::plan::{Plan, Trigger};
 use windlass_kernel::run::{Hold, Resolution, Run, VoteDecision};
@@ -10,7 +10,7 @@ use windlass_policy::{Connector, PolicySet};
 use windlass_runtime::{Answer as CallAnswer, CallView, Clock as _, SystemClock};
 use windlass_views::RunSummary;
 
-use crate::args::{Answer, Decider, Queue};
+use crate::args::{Answer, Decider, Queue, SendBack};
 use crate::commands::call::print_view;
 use crate::commands::run::{find_hold, open, open_to_read, report, resume_run};
 use crate::commands::verify::count;
@@ -28,9 +28,10 @@ const DIFF_BYTES_MAX: usize = 256 << 10;
 pub fn run(project: &Project, command: &Queue, output: &Output) -> CommandResult {
     match command {
         Queue::List { limit, ids } => list(project, *limit, *ids, output),
-        Queue::Show { run } => show(project, run, output),
-        Queue::Approve(answer) => decide(project, answer, VoteDecision::Approved, output),
-        Queue::Reject(answer) => decide(project, answer, VoteDecision::Rejected, output),
+        Queue::Show { run, since } => show(project, run, since.as_deref(), output),
+        Queue::Approve(answer) => decide(project, answer, VoteDecision::Approved, None, output),
+        Queue::Reject(answer) => decide(project, answer, VoteDecision::Rejected, None, output),
+        Queue::SendBack(back) => send_back(project, back, output),
         Queue::Answer { run, text, by, passphrase_file, resume } => {
             require_question(project, run)?;
             let decider = Decider {
@@ -39,7 +40,7 @@ pub fn run(project: &Project, command: &Queue, output: &Output) -> CommandResult
                 passphrase_file: passphrase_file.clone(),
             };
             let answer = Answer::plain(run, decider, *resume);
-            decide(project, &answer, VoteDecision::Approved, output)
+            decide(project, &answer, VoteDecision::Approved, None, output)
         }
         Queue::Revoke { run, decider } => revoke(project, run, decider, output),
     }
@@ -147,7 +148,7 @@ fn text(ts: Timestamp) -> String {
     ts.to_string()
 }
 
-fn show(project: &Project, name: &str, output: &Output) -> CommandResult {
+fn show(project: &Project, name: &str, since: Option<&str>, output: &Output) -> CommandResult {
     expiry::end_expired(project, Some(name), output)?;
     let setup = open_to_read(project, None, output)?;
     let (trace_id, hold_id) = find_hold(project, &setup, name)?;
@@ -163,7 +164,8 @@ fn show(project: &Project, name: &str, output: &Output) -> CommandResult {
         let message = format!("run `{name}` does not wait for a decision");
         return Err(Failure::new(Code::RunNotOnHold, message));
     };
-    let HoldDetails { call, diff, conflict, shown } = setup.engine.hold_details(&run, hold)?;
+    let details = setup.engine.hold_details(&run, hold, since)?;
+    let HoldDetails { call, diff, since, conflict, shown } = details;
     if output.json {
         let mut value = status::describe(&run);
         if let Some(object) = value.as_object_mut() {
@@ -172,12 +174,17 @@ fn show(project: &Project, name: &str, output: &Output) -> CommandResult {
             let votes: Vec<Value> = hold
                 .votes
                 .iter()
-                .map(|(vote, at)| json!({"by": vote.by.name, "key_id": vote.by.key.id(), "at": at, "decision": vote.decision, "conditions": vote.conditions, "reason": vote.reason}))
+                .map(|(vote, at)| json!({"by": vote.by.name, "key_id": vote.by.key.id(), "at": at, "decision": vote.decision, "conditions": vote.conditions, "reason": vote.reason, "send_back": vote.send_back}))
                 .collect();
             object.insert("votes".to_owned(), json!(votes));
+            object.insert("redo_targets".to_owned(), json!(run.redo_targets(&hold.held)));
+            object.insert("redo_default".to_owned(), json!(run.redo_default(&hold.held)));
             object.insert("call".to_owned(), json!(call));
             object.insert("conflict_folder".to_owned(), json!(conflict));
-            object.insert("diff".to_owned(), json!(diff.map(|diff| cut(&diff, DIFF_BYTES_MAX))));
+            object.insert("tree".to_owned(), json!(diff.as_ref().map(|diff| &diff.tree)));
+            let cut = |text: &str| cut(text, DIFF_BYTES_MAX);
+            object.insert("diff".to_owned(), json!(diff.map(|diff| cut(&diff.text))));
+            object.insert("since".to_owned(), json!(since.map(|text| cut(&text))));
             object.insert("shown".to_owned(), json!(shown));
         }
         output.value(&value)?;
@@ -225,10 +232,23 @@ fn show(project: &Project, name: &str, output: &Output) -> CommandResult {
         for condition in &vote.conditions {
             output.line(&format!("             if {}", sanitize(condition)));
         }
+        if let Some(back) = &vote.send_back {
+            output.line(&format!("             back to {}", sanitize(&back.to)));
+            for finding in &back.findings {
+                output.line(&format!("             {}", sanitize(finding)));
+            }
+        }
     }
-    if let Some(diff) = diff.filter(|diff| !diff.is_empty()) {
-        output.line("  diff     of the work so far");
-        for line in cut(&diff, DIFF_BYTES_MAX).lines() {
+    let targets = run.redo_targets(&hold.held);
+    if !targets.is_empty() {
+        output.line(&format!("  back to  {}", sanitize(&targets.join(", "))));
+    }
+    let patches =
+        [("since    that tree", since), ("diff     of the work so far", diff.map(|one| one.text))];
+    for (title, text) in patches {
+        let Some(text) = text.filter(|text| !text.is_empty()) else { continue };
+        output.line(&format!("  {title}"));
+        for line in cut(&text, DIFF_BYTES_MAX).lines() {
             output.line(&format!("    {}", sanitize(line)));
         }
     }
@@ -270,10 +290,18 @@ fn print_call(call: &CallView, trace_id: Option<TraceId>, output: &Output) {
     print_view(call, output);
 }
 
+fn send_back(project: &Project, back: &SendBack, output: &Output) -> CommandResult {
+    let mut answer = Answer::plain(&back.run, back.decider.clone(), back.resume);
+    answer.shown.clone_from(&back.shown);
+    let again = Again { to: back.to.as_deref(), findings: &back.findings };
+    decide(project, &answer, VoteDecision::Rejected, Some(again), output)
+}
+
 fn decide(
     project: &Project,
     answer: &Answer,
     decision: VoteDecision,
+    again: Option<Again<'_>>,
     output: &Output,
 ) -> CommandResult {
     // A rejection starts nothing by itself.
@@ -299,7 +327,7 @@ fn decide(
     if let Some(settled) = settled {
         setup.engine.settle_call(trace_id, settled, &by, reason)?;
     }
-    let given = HoldAnswer { decision, by: &by, reason, shown, conditions, edit };
+    let given = HoldAnswer { decision, by: &by, reason, shown, conditions, edit, again };
     let mut answered = setup.engine.answer(trace_id, given)?;
     answered.run = put_back(&setup, answered.run, output);
     // A session goes on in its client; its close is what waited.
@@ -330,6 +358,9 @@ fn decide(
         }
         Resolution::Rejected if answered.run.ended.is_some() => {
             status::print_end(&answered.run, output);
+        }
+        Resolution::Rejected if again.is_some() => {
+            output.line(&format!("sent back; continue with: windlass resume {id}"))
         }
         Resolution::Rejected => {
             output.line(&format!("rejected; the loop continues: windlass resume {id}"))

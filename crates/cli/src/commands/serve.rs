@@ -7,7 +7,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use windlass_dashboard::{
-    Access, AccessError, Dashboard, Hosts, Hub, Project as Served, Role, Scope, Secret, Server,
+    Access, AccessError, Dashboard, Hosts, Hub, Looks, Project as Served, Role, Scope, Secret,
+    Server,
 };
 use windlass_kernel::{Code, Timestamp};
 use windlass_runtime::{Clock as _, SystemClock};
@@ -17,7 +18,7 @@ use crate::atomic;
 use crate::dashboard::{ServedProject, Worker};
 use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, sanitize};
-use crate::people::user_name;
+use crate::people::{AccountPeople, user_name};
 use crate::project::Project;
 use crate::state::{StateRoot, cannot_write};
 use crate::tls;
@@ -162,7 +163,9 @@ fn serve(
     let hub = Hub::start(&served, boot).map_err(internal)?;
     let hosts = Hosts::new(address, &options.host, tls.is_some());
     let scheme = if tls.is_some() { "https" } else { "http" };
-    let dashboard = Dashboard { projects: served, access: access.clone(), hosts, hub };
+    let looks = Looks::open(access.folder());
+    let keys = Box::new(AccountPeople::open()?);
+    let dashboard = Dashboard { projects: served, access: access.clone(), hosts, hub, looks, keys };
     let server = Server::start(listener, dashboard, tls).map_err(internal)?;
     let shown = options.host.first().cloned().unwrap_or_else(|| address.to_string());
     let url = format!("{scheme}://{shown}");

@@ -1,6 +1,6 @@
 //! What the pages look like: pictures of each in both colours and two sizes, and what no picture may have.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::json;
 
@@ -12,7 +12,7 @@ use crate::world::{escalating, id_of, passing};
 /// Elements that stick out of the window, and texts that are cut off. What scrolls by itself may be wider.
 const OUTSIDE: &str = "
     const wide = document.documentElement.clientWidth;
-    const inside = (element) => element.closest('.scroll, pre, .skip') === null;
+    const inside = (element) => element.closest('.scroll, pre, .skip, .away') === null;
     return [...document.querySelectorAll('body *')].filter((element) => {
         const box = element.getBoundingClientRect();
         return box.width > 0 && inside(element) && (box.right > wide + 1 || box.left < -1);
@@ -23,6 +23,29 @@ const UNNAMED: &str = "
     const named = (element) => element.labels?.length > 0 || element.ariaLabel || element.textContent.trim() || element.type === 'hidden';
     return [...document.querySelectorAll('a, button, input, select, textarea, summary')]
         .filter((element) => !named(element)).map((element) => element.outerHTML.slice(0, 200));";
+
+/// The program that finds what keeps people out of pages; nothing if it is not installed.
+fn axe() -> Option<String> {
+    let asked = std::env::var_os("WINDLASS_TEST_BROWSER").map(PathBuf::from);
+    let usual = || Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/browser");
+    let file = asked.clone().unwrap_or_else(usual).join("node_modules/axe-core/axe.min.js");
+    match std::fs::read_to_string(&file) {
+        Ok(text) => Some(text),
+        Err(error) => {
+            let reason =
+                format!("no axe-core: {}: {error}; `cargo xtask check browser`", file.display());
+            assert!(asked.is_none(), "{reason}");
+            windlass_testkit::skipped(&reason);
+            None
+        }
+    }
+}
+
+/// What axe-core finds serious.
+const SERIOUS: &str = "
+    return axe.run(document, { resultTypes: ['violations'] }).then((found) => found.violations
+        .filter((one) => one.impact === 'serious' || one.impact === 'critical')
+        .map((one) => `${one.id}: ${one.help}: ${one.nodes.map((node) => node.html).join(' | ').slice(0, 600)}`));";
 
 #[test]
 fn pages_fit_every_window_and_have_names_for_everything() {
@@ -42,6 +65,7 @@ fn pages_fit_every_window_and_have_names_for_everything() {
         ("run-passed", format!("/runs/{project}/{passed}")),
         ("run-held", format!("/runs/{project}/{held}")),
         ("hold", format!("/holds/{project}/{held}")),
+        ("transcript", format!("/runs/{project}/{held}/transcripts/build")),
         ("checkpoints", format!("/runs/{project}/{held}/checkpoints")),
         ("compare", format!("/runs/{project}/{held}/compare?from=PRE_build_v1&to=POST_build_v1")),
         ("rollback", format!("/runs/{project}/{held}/rollback?checkpoint=PRE_build_v1")),
@@ -49,6 +73,8 @@ fn pages_fit_every_window_and_have_names_for_everything() {
         ("missing", "/nothing".to_owned()),
     ];
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("dashboard");
+    let axe = axe();
+    let mut serious = Vec::new();
     for (name, path) in &pages {
         for look in [DESK, DESK_DARK, PHONE, PHONE_DARK] {
             browser.look(look);
@@ -57,6 +83,13 @@ fn pages_fit_every_window_and_have_names_for_everything() {
             browser.picture(&folder.join(format!("{name}-{}.png", look.name)));
             assert_eq!(browser.script(OUTSIDE), json!([]), "{name} {}", look.name);
             assert_eq!(browser.script(UNNAMED), json!([]), "{name} {}", look.name);
+            if let Some(axe) = &axe {
+                let found = browser.script(&format!("{axe};{SERIOUS}"));
+                serious.extend(found.as_array().expect("a list").iter().map(|one| {
+                    format!("{name} {}: {}", look.name, one.as_str().unwrap_or_default())
+                }));
+            }
         }
     }
+    assert!(serious.is_empty(), "{}", serious.join("\n"));
 }

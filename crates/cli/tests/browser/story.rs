@@ -76,6 +76,38 @@ fn a_run_is_started_watched_and_approved_in_the_browser() {
 }
 
 #[test]
+fn a_comment_on_a_line_leads_to_a_redo() {
+    let Some(browser) = Browser::open() else { return };
+    let repo = repo();
+    let id = id_of(&repo.windlass(&["run", "one line more", "--loop", "asked", "--json"]).exit(4));
+    let served = Served::start(&repo.place, &["--work"]);
+    log_in(&browser, &served, &served.link);
+    let hold = format!("http://{}/holds/{}/{id}", served.address, project_of(&repo.place));
+    browser.go(&hold);
+    browser.until("#diff", "Choose the number of a line");
+    browser.click("#diff .line.add .no");
+    browser.enter("#diff .comment textarea", "say\nmore here");
+    let findings = "return document.getElementById('findings').value";
+    assert_eq!(browser.script(findings), "work.txt:1: say more here");
+    let form = "#decide form[action$='/send-back']";
+    browser.enter(&format!("{form} textarea[name=reason]"), "too short");
+    browser.click(&format!("{form} input[name=resume]"));
+    browser.click(&format!("{form} button.primary"));
+    // `--work` takes it up; the builder is asked again, and the person too.
+    eventually("it is built again", || repo.read("work.txt") == "work\nwork\n");
+    eventually("it waits again", || repo.stands(&id)["hold"]["resolution"].is_null());
+    browser.go(&hold);
+    browser.until("#since h2", "Since your last look");
+    browser.until("#since .diff", "+work");
+    browser.enter("#decide form[action$='/approve'] textarea[name=reason]", "now it is");
+    browser.click("#decide form[action$='/approve'] button.good");
+    browser.until("#summary", "passed");
+    browser.until("#timeline", "build (2)");
+    assert_eq!(browser.complaints(), Vec::<serde_json::Value>::new());
+    repo.is_whole();
+}
+
+#[test]
 fn a_page_says_that_the_server_is_gone_and_comes_back_by_itself() {
     let Some(browser) = Browser::open() else { return };
     let repo = repo();

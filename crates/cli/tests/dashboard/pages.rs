@@ -3,7 +3,7 @@
 use windlass_testkit::eventually;
 
 use crate::harness::Place;
-use crate::served::{Served, project_of};
+use crate::served::{Served, person, project_of};
 use crate::world::{Repo, VOICE, escalating, id_of, passing};
 
 #[test]
@@ -18,7 +18,10 @@ fn a_hold_is_decided_on_the_page_without_scripts() {
     let hold = format!("/holds/{project}/{id}");
     assert!(get("/").contains(&hold));
     let page = get(&hold);
-    assert!(page.contains("<div class=\"line add\">+built</div>"), "{page}");
+    assert!(
+        page.contains("<span class=\"no\">1</span><span class=\"text\">+built</span>"),
+        "{page}"
+    );
     let shown = page.split("name=\"shown\" value=\"").nth(1).unwrap().split('"').next().unwrap();
     let form = format!("reason=seen+it&shown={shown}&resume=yes");
     let reply = served.browse(&cookie, "POST", &format!("{hold}/approve"), &form).status(303);
@@ -125,3 +128,155 @@ fn the_demonstration_is_decided_on_its_page() {
         served.browse(&cookie, "GET", &format!("/runs/{hold}"), "").body.contains("passed")
     });
 }
+
+/// The digest that a page's forms name.
+fn shown_in(page: &str) -> String {
+    let value = page.split("name=\"shown\" value=\"").nth(1).unwrap();
+    value.split('"').next().unwrap().to_owned()
+}
+
+#[test]
+fn comments_on_lines_send_a_run_back_and_the_next_look_shows_what_is_new() {
+    let repo = Repo::with_loop("asked", ASKED);
+    repo.windlass(&["people", "add", "ada"]).exit(0);
+    let id = id_of(&repo.windlass(&["run", "one line", "--loop", "asked", "--json"]).exit(4));
+    let served = Served::start(&repo.place, &[]);
+    let cookie = served.enter(&served.link);
+    let hold = format!("/holds/{}/{id}", project_of(&repo.place));
+    let get = |path: &str| served.browse(&cookie, "GET", path, "").status(200).body;
+    let page = get(&hold);
+    assert!(page.contains("data-at=\"work.txt:1\""), "{page}");
+    assert!(!page.contains("Since your last look"), "{page}");
+    let shown = shown_in(&page);
+    let form = format!(
+        "reason=more&findings=work.txt%3A1%3A+say+more%0D%0A%0D%0Aand+shorter&to=build&shown={shown}&resume=yes"
+    );
+    served.browse(&cookie, "POST", &format!("{hold}/send-back"), &form).status(303);
+    eventually("it is built again", || repo.read("work.txt") == "work\nwork\n");
+    eventually("it waits again", || repo.stands(&id)["hold"]["resolution"].is_null());
+    let input: serde_json::Value = serde_json::from_str(&repo.read("input.json")).unwrap();
+    assert_eq!(
+        input["findings"],
+        serde_json::json!(["ada: more", "work.txt:1: say more", "and shorter"])
+    );
+    for _ in 0..2 {
+        let page = get(&hold);
+        let since = page.split("id=\"since\"").nth(1).expect("what is new");
+        let since = since.split("id=\"diff\"").next().unwrap();
+        assert!(since.contains("+work</span>") && since.contains(" work</span>"), "{since}");
+    }
+    // The old digest is of no use any more.
+    served.browse(&cookie, "POST", &format!("{hold}/send-back"), &form).status(409);
+    repo.is_whole();
+}
+
+#[test]
+fn several_are_decided_at_once_each_for_what_was_shown() {
+    let repo = Repo::new();
+    repo.windlass(&["people", "add", "ada"]).exit(0);
+    let ids: Vec<String> =
+        (0..3).map(|_| id_of(&repo.run_with(&escalating(), &["--worktree"]).exit(4))).collect();
+    let served = Served::start(&repo.place, &[]);
+    let cookie = served.enter(&served.link);
+    let inbox = served.browse(&cookie, "GET", "/", "").status(200).body;
+    let choices: Vec<String> = inbox
+        .split("name=\"hold\" value=\"")
+        .skip(1)
+        .map(|part| part.split('"').next().unwrap().to_owned())
+        .collect();
+    assert_eq!(choices.len(), 3, "{inbox}");
+    let stale = choices[2].replace("sha256:", "sha256:0");
+    let stale = stale.get(..choices[2].len()).unwrap();
+    let holds = [choices[0].as_str(), &choices[1], stale];
+    let holds: Vec<String> = holds
+        .iter()
+        .map(|hold| format!("hold={}", hold.replace(' ', "+").replace(':', "%3A")))
+        .collect();
+    let form = format!("{}&way=approve&reason=all+fine", holds.join("&"));
+    let told = served.browse(&cookie, "POST", "/inbox", &form).status(200).body;
+    assert!(told.contains("2 of 3 decided"), "{told}");
+    let resolutions: Vec<_> =
+        ids.iter().map(|id| repo.stands(id)["hold"]["resolution"].clone()).collect();
+    let count = resolutions.iter().filter(|one| **one == "APPROVED").count();
+    assert_eq!(count, 2, "{resolutions:?}");
+    for wrong in ["way=approve&reason=x", "hold=a&way=approve&reason=x", "hold=a+b+c&way=maybe"] {
+        served.browse(&cookie, "POST", "/inbox", wrong).status(422);
+    }
+    repo.is_whole();
+}
+
+#[test]
+fn a_run_shows_when_it_worked_and_waited_who_did_it_and_what_was_said() {
+    let repo = Repo::new();
+    let id = id_of(&repo.run(&escalating()).exit(4));
+    repo.windlass(&[&["queue", "approve", &id][..], &VOICE].concat()).exit(0);
+    repo.windlass(&["resume", &id]).exit(0);
+    let served = Served::start(&repo.place, &[]);
+    let cookie = served.enter(&served.link);
+    let project = project_of(&repo.place);
+    let get = |path: &str| served.browse(&cookie, "GET", path, "").status(200);
+    let timeline = get(&format!("/api/v1/projects/{project}/runs/{id}/timeline")).json();
+    let spans = timeline["spans"].as_array().unwrap();
+    let kinds = |phase: &str| -> Vec<&str> {
+        let of = spans.iter().filter(|span| span["phase"] == phase);
+        of.map(|span| span["kind"].as_str().unwrap()).collect()
+    };
+    assert_eq!(kinds("build"), ["work"], "{timeline}");
+    assert_eq!(kinds("review"), ["work", "wait"], "{timeline}");
+    assert!(spans.iter().all(|span| span["to"].is_string()), "{timeline}");
+    let invocations = timeline["invocations"].as_array().unwrap();
+    let build = invocations.iter().find(|one| one["phase"] == "build").expect("the builder");
+    assert_eq!((&build["input_tokens"], &build["output_tokens"]), (&100.into(), &10.into()));
+    assert_eq!(build["result"], "success");
+    let page = get(&format!("/runs/{project}/{id}")).body;
+    for part in
+        ["Working and waiting", "waits, ", "Agents and programs", "100, 10", "What was said"]
+    {
+        assert!(page.contains(part), "no `{part}`\n{page}");
+    }
+    get(&format!("/runs/{project}/{id}/transcripts/build"));
+    let missing = format!("/runs/{project}/{id}/transcripts/nowhere");
+    served.browse(&cookie, "GET", &missing, "").status(422);
+}
+
+#[test]
+fn who_has_no_key_is_told_before_they_decide_and_a_passphrase_is_asked_for_if_there_is_one() {
+    let repo = Repo::new();
+    let id = id_of(&repo.run(&escalating()).exit(4));
+    let served = Served::start(&repo.place, &[]);
+    person(&repo.place, "vera", "approver");
+    let link = repo.windlass(&["serve", "link", "--by", "vera", "--json"]).exit(0).json();
+    let cookie = served.enter(link["path"].as_str().unwrap());
+    let hold = format!("/holds/{}/{id}", project_of(&repo.place));
+    let get = || served.browse(&cookie, "GET", &hold, "").status(200).body;
+    let page = get();
+    assert!(page.contains("windlass people add vera") && !page.contains("<textarea"), "{page}");
+    let phrase = repo.place.base().join("phrase");
+    std::fs::write(&phrase, "a long phrase\n").unwrap();
+    let add = ["people", "add", "vera", "--passphrase-file", phrase.to_str().unwrap()];
+    repo.windlass(&add).exit(0);
+    let page = get();
+    assert!(page.contains("name=\"passphrase\"") && !page.contains("people add"), "{page}");
+    let form = |phrase: &str| format!("reason=seen&passphrase={phrase}&shown={}", shown_in(&page));
+    let approve = format!("{hold}/approve");
+    served.browse(&cookie, "POST", &approve, &form("wrong")).status(409);
+    served.browse(&cookie, "POST", &approve, &form("a+long+phrase")).status(303);
+    assert_eq!(repo.stands(&id)["hold"]["resolution"], "APPROVED");
+}
+
+const ASKED: &str = r#"---
+id: asked
+title: Asked
+type: loop
+category: test
+version: "1"
+on_restart: resume
+require: [repo]
+phases:
+  - id: build
+    doer: { command: [sh, -c, "cat > input.json; echo work >> work.txt; echo '{\"summary\":\"a line more\"}'"] }
+  - id: approve
+    needs: [build]
+    doer: { person: "Is it good?" }
+---
+"#;

@@ -57,6 +57,7 @@ mod reviewed;
 mod rollback;
 mod scenarios;
 mod secrets;
+mod send_back;
 mod stop;
 mod tasks;
 mod workspaces;

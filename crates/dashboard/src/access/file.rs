@@ -121,6 +121,12 @@ impl Access {
         Ok(access)
     }
 
+    /// The folder.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// The people, by name.
     ///
     /// # Errors

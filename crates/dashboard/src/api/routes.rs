@@ -7,12 +7,13 @@ use windlass_kernel::Code;
 
 use super::{Route, get, post, schema, to_value};
 use crate::access::Role;
-use crate::act::{self, Decision, NewRun, Rollback, Way, Why};
+use crate::act::{self, Decision, NewRun, Rollback, SendBack, Way, Why};
 use crate::calls;
 use crate::dashboard::{Context, now};
 use crate::model::{ProjectItem, RunDetail, RunItem};
 use crate::problem::Problem;
 use crate::read::{self, PAGE_MAX, Wanted};
+use crate::timeline::{self, Timeline};
 
 /// A page of runs.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -139,9 +140,9 @@ pub(super) const ROUTES: &[Route] = &[
     get(
         "/api/v1/projects/{project}/holds/{run}",
         "What a hold shows: evidence, call, diff, answers so far",
-        &[],
+        &[("since", "also what changed since this `tree`, which an earlier answer had")],
         None,
-        act::look,
+        |context| act::look(context, context.field("since")),
     ),
     post(
         "/api/v1/projects/{project}/holds/{run}/approve",
@@ -158,6 +159,31 @@ pub(super) const ROUTES: &[Route] = &[
         Some(schema::<Decision>),
         None,
         |context| act::decide(context, Way::Reject, context.body()?),
+    ),
+    post(
+        "/api/v1/projects/{project}/holds/{run}/send-back",
+        "Send the run back: an earlier phase is done again, and its agent reads the findings",
+        Role::Approver,
+        Some(schema::<SendBack>),
+        None,
+        |context| act::send_back(context, context.body()?),
+    ),
+    get(
+        "/api/v1/projects/{project}/runs/{run}/timeline",
+        "When a run worked and when it waited, and every agent and program that it started",
+        &[],
+        Some(schema::<Timeline>),
+        |context| {
+            context.require_all()?;
+            to_value(&timeline::read(context.project()?.as_ref(), context.part("run")?)?)
+        },
+    ),
+    get(
+        "/api/v1/projects/{project}/runs/{run}/transcripts/{phase}",
+        "What the agents of a phase said and did, in all attempts, line by line",
+        &[],
+        None,
+        act::transcript,
     ),
     get(
         "/api/v1/projects/{project}/calls",

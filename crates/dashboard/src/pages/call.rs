@@ -4,6 +4,7 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::Answer;
+use super::key;
 use super::layout::{Page, encode};
 use crate::access::Role;
 use crate::calls;
@@ -84,12 +85,14 @@ fn fact(name: &str, value: &str) -> Markup {
 }
 
 fn forms(context: &Context<'_>, hold: &Value, args: &Value) -> Result<Markup, Problem> {
+    if let Some(missing) = key::missing(context) {
+        return Ok(missing);
+    }
     let address = call_address(context.project()?.id(), context.part("call")?);
     let shown = text(hold, "/view/shown");
     let common = html! {
         input type="hidden" name="shown" value=(shown);
-        details { summary { "Your key has a passphrase" }
-            label { "Passphrase" input type="password" name="passphrase" autocomplete="off"; } }
+        (key::fields(context))
     };
     Ok(html! {
         section #decide {

@@ -5,10 +5,12 @@ use serde_json::Value;
 
 use super::Answer;
 use super::diff;
+use super::key;
 use super::layout::{Page, badge, hold_address, run_address, time};
 use crate::access::{Role, Scope};
 use crate::act;
 use crate::dashboard::{Context, now};
+use crate::looks::Seen;
 use crate::model::{RunDetail, RunState};
 use crate::problem::Problem;
 use crate::read;
@@ -37,7 +39,14 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
         };
         return Ok(Answer::Page(page.render()));
     };
-    let seen = act::look(context)?;
+    let mut seen = act::look(context, None)?;
+    let since = since_last_look(context, &seen);
+    if let Some(since) = &since
+        // A tree that git has removed cannot be compared any more.
+        && let Ok(again) = act::look(context, Some(&since.tree))
+    {
+        seen = again;
+    }
     // What is decided on is what the command shows: it names its digest.
     let shown = seen.get("shown").and_then(Value::as_str).unwrap_or(&hold.shown);
     let body = html! {
@@ -55,6 +64,7 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
         (checklist(&seen))
         (call(&seen))
         (evidence(&seen))
+        (news(&seen, since.as_ref()))
         (changes(&seen))
         @if item.state == RunState::OnHold && context.visitor.role >= Role::Approver {
             (forms(context, &detail, &seen, shown))
@@ -84,7 +94,8 @@ fn votes(seen: &Value, needed: u32) -> Markup {
                 @if votes.is_empty() { p.faint { "None of " (needed) }}
                 ul { @for vote in votes {
                     li { strong { (text(vote, "by")) } " " (text(vote, "decision")) ": " (text(vote, "reason"))
-                        span.faint { " " (text(vote, "at")) } }
+                        span.faint { " " (text(vote, "at")) }
+                        @if let Some(to) = vote.pointer("/send_back/to").and_then(Value::as_str) { " back to " code { (to) } } }
                 } }
             }
         }
@@ -126,11 +137,38 @@ fn evidence(seen: &Value) -> Markup {
     }
 }
 
+/// What the visitor has seen of the run's files before, if that was something else. What is shown now is remembered.
+fn since_last_look(context: &Context<'_>, seen: &Value) -> Option<Seen> {
+    let tree = seen.get("tree").and_then(Value::as_str)?;
+    let (person, looks) = (&context.visitor.name, &context.dashboard.looks);
+    let run = format!("{}/{}", context.part("project").ok()?, context.part("run").ok()?);
+    let since = looks.since(person, &run, tree);
+    looks.remember(person, &run, tree, now());
+    since
+}
+
+/// What changed since the visitor's last look.
+fn news(seen: &Value, since: Option<&Seen>) -> Markup {
+    let text = seen.get("since").and_then(Value::as_str);
+    html! {
+        @if let (Some(text), Some(since)) = (text, since) {
+            section #since {
+                h2 { "Since your last look, " (time(Some(since.at))) }
+                @if text.is_empty() { p.faint { "The files are as they were." } } @else { (diff::show(text)) }
+            }
+        }
+    }
+}
+
 fn changes(seen: &Value) -> Markup {
     let text = seen.get("diff").and_then(Value::as_str).filter(|text| !text.is_empty());
     html! {
         @if let Some(text) = text {
-            section #diff { h2 { "The work so far" } (diff::show(text)) }
+            section #diff {
+                h2 { "The work so far" }
+                p.faint.scripted hidden { "Choose the number of a line to comment on it; the comment goes to the agent if you send the run back." }
+                (diff::show(text))
+            }
         }
     }
 }
@@ -140,15 +178,20 @@ fn pretty(value: &Value) -> String {
 }
 
 fn forms(context: &Context<'_>, detail: &RunDetail, seen: &Value, shown: &str) -> Markup {
+    if let Some(missing) = key::missing(context) {
+        return missing;
+    }
     let address = hold_address(&detail.item.project, &detail.item.run);
     let arguments = seen.pointer("/call/args").filter(|args| !args.is_null());
     let asks = seen.pointer("/call/tool").and_then(Value::as_str) == Some("ask/person")
         || detail.item.hold.as_ref().is_some_and(|hold| hold.trigger == "PERSON_REQUESTED");
+    let targets = seen.get("redo_targets").and_then(Value::as_array);
+    let targets: Vec<&str> = targets.into_iter().flatten().filter_map(Value::as_str).collect();
+    let usual = seen.get("redo_default").and_then(Value::as_str);
     let operates = context.visitor.role >= Role::Operator && context.visitor.scope == Scope::All;
     let common = html! {
         input type="hidden" name="shown" value=(shown);
-        details { summary { "Your key has a passphrase" }
-            label { "Passphrase" input type="password" name="passphrase" autocomplete="off"; } }
+        (key::fields(context))
     };
     let goes_on = html! {
         @if operates {
@@ -176,6 +219,20 @@ fn forms(context: &Context<'_>, detail: &RunDetail, seen: &Value, shown: &str) -
                     }
                     (common) (goes_on)
                     div.row { button.good type="submit" { "Approve" } }
+                }
+                @if !targets.is_empty() {
+                    form.card.stack method="post" action=(format!("{address}/send-back")) {
+                        label { "What is to be done better" textarea name="reason" rows="2" required maxlength="4000" {} }
+                        label { "Comments on lines, one a line: " code { "src/lib.rs:12: handle the error" }
+                            textarea.code #findings name="findings" rows="4" maxlength="200000" {} }
+                        label { "Do again, with all that follows"
+                            select name="to" {
+                                @for target in &targets { option value=(target) selected[usual == Some(target)] { (target) } }
+                            }
+                        }
+                        (common) (goes_on)
+                        div.row { button.primary type="submit" { "Send back" } }
+                    }
                 }
                 form.card.stack method="post" action=(format!("{address}/reject")) {
                     label { "Why you reject, and what to do instead" textarea name="reason" rows="2" required maxlength="20000" {} }

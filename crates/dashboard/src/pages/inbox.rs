@@ -6,9 +6,11 @@ use serde_json::Value;
 use super::Answer;
 use super::call::call_address;
 use super::layout::{Page, badge, hold_address, time};
+use crate::access::Role;
 use crate::calls;
 use crate::dashboard::{Context, now};
-use crate::model::RunItem;
+use crate::keys::Key;
+use crate::model::{RunItem, RunState};
 use crate::problem::Problem;
 use crate::read::{self, PAGE_MAX};
 
@@ -21,6 +23,9 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
         calls.extend(waiting.into_iter().map(|call| (project.id(), call)));
     }
     let several = context.dashboard.projects.len() > 1;
+    let open = waiting.iter().filter(|item| item.state == RunState::OnHold).count();
+    let decides = context.visitor.role >= Role::Approver && context.key() != Key::Missing;
+    let chooses = open > 1 && decides;
     let body = html! {
         h1 { "Inbox" }
         section #inbox data-part aria-live="polite" {
@@ -31,21 +36,25 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
                 }
             }
             ul.cards {
-                @for item in &waiting { (card(item, several)) }
+                @for item in &waiting { (card(item, several, chooses)) }
                 @for (project, call) in &calls { (call_card(project, call, several)) }
             }
         }
+        @if chooses { (super::several::form(context)) }
     };
     let page =
         Page { title: "Inbox", at: "inbox", visitor: Some(context.visitor), is_live: true, body };
     Ok(Answer::Page(page.render()))
 }
 
-fn card(item: &RunItem, several: bool) -> Markup {
+fn card(item: &RunItem, several: bool, chooses: bool) -> Markup {
     let address = hold_address(&item.project, &item.run);
     html! {
         li.card {
             div.row {
+                @if let Some(hold) = item.hold.as_ref().filter(|_| chooses && item.state == RunState::OnHold) {
+                    label.check { input type="checkbox" form="several" name="hold" value=(format!("{} {} {}", item.project, item.run, hold.shown)); span.away { "choose " (item.run) } }
+                }
                 (badge(item.state))
                 @if let Some(hold) = &item.hold {
                     span.faint { (hold.trigger) " in " (hold.phase) }

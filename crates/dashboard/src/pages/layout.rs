@@ -37,8 +37,10 @@ impl Page<'_> {
                     title { (title) " · Windlass" }
                     link rel="stylesheet" href="/assets/style.css";
                     link rel="icon" href="/assets/icon.svg" type="image/svg+xml";
+                    link rel="apple-touch-icon" href="/assets/icon-192.png";
                     link rel="manifest" href="/assets/manifest.webmanifest";
                     script type="module" src="/assets/live.js" {}
+                    script type="module" src="/assets/comment.js" {}
                 }
                 body data-live[is_live && everything.is_some()] {
                     a.skip href="#main" { "Skip to the content" }

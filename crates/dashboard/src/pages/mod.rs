@@ -8,12 +8,18 @@ mod graph;
 mod health;
 mod hold;
 mod inbox;
+mod key;
 mod layout;
 mod run;
 mod runs;
+mod several;
+mod transcript;
+mod waterfall;
+
+use serde_json::Value;
 
 use crate::access::{Role, Visitor};
-use crate::act::{self, Decision, NewRun, Rollback, Way, Why};
+use crate::act::{self, Decision, NewRun, Rollback, SendBack, Way, Why};
 use crate::api::Method;
 use crate::calls;
 use crate::dashboard::Context;
@@ -64,6 +70,7 @@ const PAGES: &[PageRoute] = &[
     page("/new", runs::new),
     page("/journal", health::show),
     page("/runs/{project}/{run}", run::show),
+    page("/runs/{project}/{run}/transcripts/{phase}", transcript::show),
     page("/runs/{project}/{run}/checkpoints", checkpoints::list),
     page("/runs/{project}/{run}/compare", checkpoints::compare),
     page("/runs/{project}/{run}/rollback", checkpoints::preview),
@@ -88,6 +95,20 @@ const PAGES: &[PageRoute] = &[
     form("/holds/{project}/{run}/approve", Role::Approver, |context| decide(context, Way::Approve)),
     form("/holds/{project}/{run}/reject", Role::Approver, |context| decide(context, Way::Reject)),
     form("/holds/{project}/{run}/answer", Role::Approver, |context| decide(context, Way::Approve)),
+    form("/holds/{project}/{run}/send-back", Role::Approver, |context| {
+        let field = |name: &str| context.field(name).map(str::to_owned);
+        let back = SendBack {
+            shown: field("shown").unwrap_or_default(),
+            reason: field("reason").unwrap_or_default(),
+            findings: lines(context.field("findings")),
+            to: field("to"),
+            passphrase: field("passphrase"),
+        };
+        let decided = act::send_back(context, back)?;
+        resume_if_wanted(context, &decided)?;
+        Ok(after_decision(context))
+    }),
+    form("/inbox", Role::Approver, several::decide),
     form("/runs/{project}/{run}/rollback", Role::Operator, |context| {
         let rollback = Rollback {
             checkpoint: context.field("checkpoint").unwrap_or_default().to_owned(),
@@ -121,6 +142,11 @@ const PAGES: &[PageRoute] = &[
 pub(crate) const ASSETS: &[(&str, &str, &[u8])] = &[
     ("/assets/style.css", "text/css; charset=utf-8", include_bytes!("../../assets/style.css")),
     ("/assets/live.js", "text/javascript; charset=utf-8", include_bytes!("../../assets/live.js")),
+    (
+        "/assets/comment.js",
+        "text/javascript; charset=utf-8",
+        include_bytes!("../../assets/comment.js"),
+    ),
     ("/assets/icon.svg", "image/svg+xml", include_bytes!("../../assets/icon.svg")),
     (
         "/assets/manifest.webmanifest",
@@ -132,32 +158,38 @@ pub(crate) const ASSETS: &[(&str, &str, &[u8])] = &[
 /// The decision that a form has.
 fn decision(context: &Context<'_>) -> Decision {
     let field = |name: &str| context.field(name).map(str::to_owned);
-    let conditions = field("conditions").unwrap_or_default();
     Decision {
         shown: field("shown").unwrap_or_default(),
         reason: field("reason").unwrap_or_default(),
-        conditions: conditions
-            .lines()
-            .map(str::trim)
-            .filter(|one| !one.is_empty())
-            .map(str::to_owned)
-            .collect(),
+        conditions: lines(context.field("conditions")),
         arguments: field("arguments"),
         passphrase: field("passphrase"),
     }
 }
 
+/// The lines of a field that are not empty.
+fn lines(text: Option<&str>) -> Vec<String> {
+    let lines = text.unwrap_or_default().lines().map(str::trim);
+    lines.filter(|one| !one.is_empty()).map(str::to_owned).collect()
+}
+
 fn decide(context: &Context<'_>, way: Way) -> Result<Answer, Problem> {
+    let decided = act::decide(context, way, decision(context))?;
+    resume_if_wanted(context, &decided)?;
+    Ok(after_decision(context))
+}
+
+/// Lets a run go on that was decided about, if the form says so.
+fn resume_if_wanted(context: &Context<'_>, decided: &Value) -> Result<(), Problem> {
     let may_resume = context.visitor.role >= Role::Operator && context.require_all().is_ok();
     let resumes = context.field("resume").is_some() && may_resume;
-    let decided = act::decide(context, way, decision(context))?;
     // A rejection may end the run, and some decisions need more people.
     let is_over = decided.get("outcome").is_some_and(|outcome| !outcome.is_null());
     let is_resolved = decided.pointer("/hold/resolution").is_some_and(|word| !word.is_null());
     if resumes && is_resolved && !is_over {
         act::resume(context)?;
     }
-    Ok(after_decision(context))
+    Ok(())
 }
 
 fn decide_call(context: &Context<'_>, way: Way) -> Result<Answer, Problem> {

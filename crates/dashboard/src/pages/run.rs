@@ -5,12 +5,14 @@ use maud::{Markup, html};
 use super::Answer;
 use super::call::call_address;
 use super::graph::draw;
-use super::layout::{Page, badge, button, hold_address, run_address, time, words};
+use super::layout::{Page, badge, button, encode, hold_address, run_address, time, words};
+use super::waterfall;
 use crate::access::Role;
 use crate::dashboard::{Context, now};
-use crate::model::{BudgetItem, PhaseItem, RunDetail, RunState};
+use crate::model::{BudgetItem, PhaseItem, RunDetail, RunItem, RunState};
 use crate::problem::Problem;
 use crate::read;
+use crate::timeline::{self, Timeline};
 
 pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
     context.require_all()?;
@@ -18,6 +20,10 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
     let (run, is_live) = read::run(project.as_ref(), name)?;
     let detail = RunDetail::of(project.id(), &run, is_live, now());
     let item = &detail.item;
+    let timeline = timeline::read(project.as_ref(), name)?;
+    // Nothing works on a run that was interrupted.
+    let until = if item.state == RunState::Interrupted { run.last_at } else { None };
+    let until = until.unwrap_or_else(now);
     let held = item.hold.as_ref().map(|hold| hold.phase.as_str());
     let title = if item.task.is_empty() { item.run.as_str() } else { item.task.as_str() };
     let body = html! {
@@ -44,6 +50,7 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
             @if let Some(commit) = &detail.commit { p { "Commit " code { (commit) } } }
         }
         section #graph data-part { (draw(&detail.phases, held)) }
+        section #timeline data-part { h2 { "Working and waiting" } (waterfall::show(&timeline, until)) }
         section #phases data-part {
             h2 { "Phases" }
             div.scroll { table.stacks {
@@ -51,6 +58,7 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
                 tbody { @for phase in &detail.phases { (row(&item.project, phase)) } }
             } }
         }
+        (invocations(item, &timeline))
         section #used data-part {
             h2 { "Used" }
             dl.budgets { @for budget in &detail.budgets { (bar(budget)) } }
@@ -110,6 +118,38 @@ fn row(project: &str, phase: &PhaseItem) -> Markup {
                         } }
                     }
                 }
+            }
+        }
+    }
+}
+
+/// The agents and programs that were started.
+fn invocations(item: &RunItem, timeline: &Timeline) -> Markup {
+    let address = run_address(&item.project, &item.run);
+    html! {
+        section #invocations data-part {
+            h2 { "Agents and programs" }
+            @if timeline.invocations.is_empty() { p.faint { "None was started yet." } } @else {
+                @if timeline.left_out > 0 { p.faint { "The newest are shown." } }
+                div.scroll { table.stacks {
+                    thead { tr { th { "Nr." } th { "Phase" } th { "Who" } th { "Model" } th { "Tokens in, out" } th { "Cost" } th { "Time" } th { "Result" } } }
+                    tbody { @for one in &timeline.invocations { tr {
+                        td.number data-name="Nr." { (one.invocation) }
+                        td data-name="Phase" { (one.phase) @if one.attempt > 1 { span.faint { " attempt " (one.attempt) } } }
+                        td data-name="Who" { (one.agent) div.faint { (one.runner) @if let Some(parent) = one.parent { ", asked by " (parent) } } }
+                        td data-name="Model" { (one.model.as_deref().unwrap_or("–")) }
+                        td.number data-name="Tokens" { (one.input_tokens) ", " (one.output_tokens) @if one.unaccounted { span.faint { " not all counted" } } }
+                        td.number data-name="Cost" { (dollars(one.cost_micros)) }
+                        td.number data-name="Time" { @match one.duration_ms { Some(ms) => (words(ms)), None => (time(Some(one.started_at))) } }
+                        td data-name="Result" {
+                            (one.result.as_deref().unwrap_or("goes on"))
+                            @if !one.note.is_empty() { ": " (one.note) }
+                            @if one.runner != "command" {
+                                div { a href=(format!("{address}/transcripts/{}", encode(&one.phase))) { "What was said" } }
+                            }
+                        }
+                    } } }
+                } }
             }
         }
     }

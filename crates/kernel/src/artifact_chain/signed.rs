@@ -99,6 +99,7 @@ impl SignedDecision {
             edit: self.edit,
             files: &self.files,
             reason: &self.reason,
+            send_back: None,
             shown,
             trace_id: entry.trace_id,
         })

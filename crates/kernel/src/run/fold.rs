@@ -409,6 +409,9 @@ impl Run {
 
     fn vote(&mut self, vote: &Vote, ts: Timestamp) -> Result<(), String> {
         let is_signed = vote.is_signed(&self.head);
+        if let Some(hold) = &self.hold {
+            self.check_send_back(&hold.held, vote)?;
+        }
         let hold = self.hold.as_mut().ok_or("the run is not on hold")?;
         if hold.resolution() != Resolution::Open {
             return Err("the hold has been answered".to_owned());

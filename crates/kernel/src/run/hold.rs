@@ -167,6 +167,7 @@ impl Run {
             Resolution::Open if held.trigger == Trigger::AgentUnavailable => VoteDecision::Approved,
             Resolution::Open => return Err("the hold has not been answered".to_owned()),
             Resolution::Approved => VoteDecision::Approved,
+            Resolution::Rejected if hold.is_sent_back() => return self.redo(&hold),
             Resolution::Rejected if self.rejection_is_a_verdict(held) => VoteDecision::Rejected,
             Resolution::Rejected => return Err("the hold was rejected".to_owned()),
         };
@@ -245,6 +246,12 @@ impl Run {
         let answer =
             json!({"verdict": verdict, "reason": reason, "findings": [reason], "people": people});
         self.end_work(position, PhaseResult { answer, summary: reason, ..PhaseResult::default() });
+    }
+
+    /// Whether a run whose hold was rejected goes on: people sent it back, or its loop says what follows.
+    #[must_use]
+    pub fn continues_after_rejection(&self, hold: &Hold) -> bool {
+        hold.is_sent_back() || self.rejection_is_a_verdict(&hold.held)
     }
 
     /// Whether the loop declares an effect for a rejection, so that the run can continue after it.

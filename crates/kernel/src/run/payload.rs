@@ -261,8 +261,21 @@ pub struct Vote {
     pub files: Vec<NamedFile>,
     /// The reason.
     pub reason: String,
+    /// What is to be done again, if a rejection does not end the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub send_back: Option<SendBack>,
     /// The digest of the hold that the person saw.
     pub shown: Digest,
+}
+
+/// What a person who rejects wants done again.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SendBack {
+    /// What is to be done better; its agent reads it.
+    pub findings: Vec<String>,
+    /// The phase that is done again, with all that follow it.
+    pub to: String,
 }
 
 /// A person's answer to a hold before it is signed.
@@ -278,6 +291,8 @@ pub struct UnsignedVote {
     pub files: Vec<NamedFile>,
     /// The reason.
     pub reason: String,
+    /// What is to be done again, if a rejection does not end the run.
+    pub send_back: Option<SendBack>,
     /// The digest of the hold that the person saw.
     pub shown: Digest,
 }
@@ -293,6 +308,7 @@ impl UnsignedVote {
             edit: self.edit.as_ref().map(|edit| edit.proposal_digest),
             files: &self.files,
             reason: &self.reason,
+            send_back: self.send_back.as_ref(),
             shown: self.shown,
             trace_id: head.trace_id,
         }
@@ -301,8 +317,8 @@ impl UnsignedVote {
     /// The answer with its signature.
     #[must_use]
     pub fn signed(self, by: Signed) -> Vote {
-        let Self { conditions, decision, edit, files, reason, shown } = self;
-        Vote { by, conditions, decision, edit, files, reason, shown }
+        let Self { conditions, decision, edit, files, reason, send_back, shown } = self;
+        Vote { by, conditions, decision, edit, files, reason, send_back, shown }
     }
 }
 
@@ -319,8 +335,8 @@ impl Vote {
     /// Whether the person signed this answer, in a run whose last entry is `head`.
     #[must_use]
     pub fn is_signed(&self, head: &Head) -> bool {
-        let Self { by, conditions, decision, edit, files, reason, shown } = self.clone();
-        let unsigned = UnsignedVote { conditions, decision, edit, files, reason, shown };
+        let Self { by, conditions, decision, edit, files, reason, send_back, shown } = self.clone();
+        let unsigned = UnsignedVote { conditions, decision, edit, files, reason, send_back, shown };
         by.verifies(&unsigned.statement(head))
     }
 }
@@ -348,6 +364,7 @@ impl Revocation {
             edit: None,
             files: &[],
             reason,
+            send_back: None,
             shown,
             trace_id: head.trace_id,
         }

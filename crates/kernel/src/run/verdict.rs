@@ -1,7 +1,6 @@
 //! Folds verdicts: an attempt continues, or the run is sent back.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -139,13 +138,7 @@ impl Run {
         if intervention {
             again.insert(position);
         }
-        let graph = Arc::clone(&self.index.graph);
-        let mut open: Vec<usize> = again.iter().copied().collect();
-        while let Some(place) = open.pop() {
-            let followers = graph.followers.get(place).into_iter().flatten();
-            open.extend(followers.filter(|follower| again.insert(**follower)));
-        }
-        again.into_iter().for_each(|place| self.reset(place));
+        self.with_followers(again).into_iter().for_each(|place| self.reset(place));
         if intervention {
             self.change(position, |state| state.after = Some(target));
         }

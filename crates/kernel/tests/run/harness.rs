@@ -307,7 +307,7 @@ impl Script {
                 let (by, decision) = self.votes.remove(0);
                 lab.record(lab.vote(by, decision));
             }
-            Resolution::Rejected if !lab.run.rejection_is_a_verdict(&hold.held) => {
+            Resolution::Rejected if !lab.run.continues_after_rejection(&hold) => {
                 assert!(lab.takes(&Event::Resumed { by: "ann".into() }).is_err());
                 lab.record(ended("checkpoint_rejected"));
             }

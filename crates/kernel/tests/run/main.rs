@@ -34,6 +34,7 @@ mod restarts;
 mod ride;
 mod rollback_rules;
 mod rollbacks;
+mod send_back;
 mod setups;
 mod table;
 mod tell;

@@ -32,6 +32,7 @@ fn statement() -> Statement<'static> {
         edit: None,
         files: &[],
         reason: "it is right",
+        send_back: None,
         shown: Digest::of(b"shown"),
         trace_id: TraceId(Uuid7::from_parts(1, [1; 10])),
     }

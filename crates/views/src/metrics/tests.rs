@@ -26,6 +26,7 @@ fn vote() -> Vote {
         edit: None,
         files: Vec::new(),
         reason: "it is right".to_owned(),
+        send_back: None,
         shown: Digest::GENESIS,
     }
 }

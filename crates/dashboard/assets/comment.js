@@ -1,0 +1,69 @@
+// Comments on the lines of a diff. They are written into the field of the form that sends a run back, one a line, so
+// that without this script the same can be typed there.
+
+const findings = document.getElementById("findings");
+
+function say(place, text) {
+  const start = `${place}: `;
+  const lines = findings.value.split("\n").filter((line) => line.trim() && !line.startsWith(start));
+  const words = text.replace(/\s+/g, " ").trim();
+  if (words) lines.push(start + words);
+  findings.value = lines.join("\n");
+}
+
+function open(line) {
+  const place = line.dataset.at;
+  const next = line.nextElementSibling;
+  if (next?.classList.contains("comment")) {
+    next.querySelector("textarea").focus();
+    return;
+  }
+  const box = document.createElement("div");
+  box.className = "comment";
+  const label = document.createElement("label");
+  label.append(`Comment on ${place}`);
+  const text = document.createElement("textarea");
+  text.rows = 2;
+  text.maxLength = 3000;
+  text.addEventListener("input", () => say(place, text.value));
+  text.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    if (!text.value.trim()) box.remove();
+    line.closest(".diff").focus();
+  });
+  label.append(text);
+  box.append(label);
+  line.after(box);
+  text.focus();
+}
+
+// From the keyboard: the arrows choose a line, Enter comments on it.
+function move(diff, step) {
+  const lines = [...diff.querySelectorAll("[data-at]")];
+  const at = lines.findIndex((line) => line.classList.contains("chosen"));
+  const next = lines[Math.min(Math.max(at + step, 0), lines.length - 1)];
+  if (!next) return;
+  lines[at]?.classList.remove("chosen");
+  next.classList.add("chosen");
+  next.scrollIntoView({ block: "nearest" });
+}
+
+if (findings) {
+  for (const hint of document.querySelectorAll(".scripted")) hint.hidden = false;
+  for (const diff of document.querySelectorAll(".diff")) {
+    diff.addEventListener("click", (event) => {
+      const line = event.target.closest(".no")?.closest("[data-at]");
+      if (line) open(line);
+    });
+    diff.addEventListener("keydown", (event) => {
+      if (event.target !== diff) return;
+      const steps = { ArrowDown: 1, ArrowUp: -1 };
+      if (steps[event.key]) move(diff, steps[event.key]);
+      else if (event.key === "Enter") {
+        const line = diff.querySelector(".chosen");
+        if (line) open(line);
+      } else return;
+      event.preventDefault();
+    });
+  }
+}

@@ -1,0 +1,18 @@
+//! The keys with which people sign their decisions, as far as a page must know of them.
+
+/// The key of a person.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Key {
+    /// They have none, so they cannot decide.
+    Missing,
+    /// It signs without a question.
+    Ready,
+    /// It needs its passphrase.
+    Locked,
+}
+
+/// Knows the keys of people.
+pub trait Keys: Send + Sync {
+    /// The key of whoever has this name.
+    fn key_of(&self, name: &str) -> Key;
+}
