@@ -7,6 +7,9 @@ use anyhow::{Context as _, Result, ensure};
 
 use crate::cargo;
 
+/// The version of Schemathesis that tests the API.
+const SCHEMATHESIS: &str = "4.32.5";
+
 /// The list of packages with their versions and digests, written without the address of a registry.
 const LOCK: &str = "package-lock.json";
 
@@ -35,6 +38,27 @@ pub fn install(root: &Path, name: &str, finish: impl FnOnce(&Path) -> Result<()>
     }
     std::os::unix::fs::symlink(&folder, &link)
         .with_context(|| format!("link `target/{name}` to the packages"))
+}
+
+/// Installs Schemathesis into the user's cache, unless it is there; returns the program.
+///
+/// # Errors
+/// If it cannot be installed.
+pub fn schemathesis() -> Result<PathBuf> {
+    let folder = cache("schemathesis")?.join(SCHEMATHESIS);
+    let program = folder.join("bin").join("st");
+    if !program.exists() {
+        // Programs of a virtual environment name its folder, so it is made where it stays.
+        if folder.exists() {
+            std::fs::remove_dir_all(&folder).context("remove an interrupted installation")?;
+        }
+        cargo::run(Command::new("python3").args(["-m", "venv"]).arg(&folder))?;
+        let package = format!("schemathesis=={SCHEMATHESIS}");
+        let pip = folder.join("bin").join("pip");
+        // The program comes last, after all that it needs.
+        cargo::run(Command::new(pip).args(["install", "--quiet", &package]))?;
+    }
+    Ok(program)
 }
 
 fn install_into(folder: &Path, source: &Path) -> Result<()> {

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
-use crate::{cargo, clients, tools};
+use crate::{cargo, clients, packages, tools};
 
 /// The variable in which proptest looks for a seed.
 pub const PROPERTY_SEED: &str = "PROPTEST_RNG_SEED";
@@ -79,6 +79,11 @@ pub const GROUPS: &[Group] = &[
         filters: &["package(windlass-cell) & binary(judged)"],
     },
     Group {
+        name: "api",
+        purpose: "the API against its description: random requests by Schemathesis",
+        filters: &["package(windlass) & binary(dashboard) & test(/^described::/)"],
+    },
+    Group {
         name: "histories",
         purpose: "random histories, given to the stores in memory and on disk",
         filters: &["package(windlass-store-sqlite) & test(history)"],
@@ -146,13 +151,18 @@ pub fn run(root: &Path, options: &Options<'_>) -> Result<()> {
     if matches!(options.name, None | Some("agents")) {
         clients::install(root)?;
     }
+    let schemathesis = match options.name {
+        None | Some("api") => Some(packages::schemathesis()?),
+        Some(_) => None,
+    };
+    let schemathesis = schemathesis.as_deref();
     if let Some(seed) = options.seed {
-        return pass(root, options, seed, options.scale.unwrap_or(1));
+        return pass(root, options, schemathesis, seed, options.scale.unwrap_or(1));
     }
     let start = Instant::now();
     let over = || options.minutes.is_some_and(|minutes| start.elapsed() >= minutes_of(minutes));
     for scale in options.scale.unwrap_or(1).. {
-        pass(root, options, fresh_seed(), scale)?;
+        pass(root, options, schemathesis, fresh_seed(), scale)?;
         if over() {
             println!("no test failed in {:.0} minutes", start.elapsed().as_secs_f64() / 60.0);
             return Ok(());
@@ -165,7 +175,13 @@ const fn minutes_of(minutes: u64) -> Duration {
     Duration::from_secs(minutes.saturating_mul(60))
 }
 
-fn pass(root: &Path, options: &Options<'_>, seed: u64, scale: u64) -> Result<()> {
+fn pass(
+    root: &Path,
+    options: &Options<'_>,
+    schemathesis: Option<&Path>,
+    seed: u64,
+    scale: u64,
+) -> Result<()> {
     println!("==> soak: seed {seed}, scale {scale}");
     let arguments = ["nextest", "run", "--workspace", "--profile", "soak"];
     let mut command = cargo::command(root, &arguments);
@@ -174,6 +190,9 @@ fn pass(root: &Path, options: &Options<'_>, seed: u64, scale: u64) -> Result<()>
     }
     command.env("WINDLASS_SOAK", format!("{scale}:{seed}"));
     command.env(PROPERTY_SEED, seed.to_string());
+    if let Some(program) = schemathesis {
+        command.env("WINDLASS_TEST_SCHEMATHESIS", program);
+    }
     for (variable, limit) in PROPERTY_LIMITS {
         command.env(variable, (limit.saturating_mul(scale)).min(u32::MAX.into()).to_string());
     }

@@ -14,6 +14,7 @@ use hyper::body::{Body, Frame};
 use serde_json::json;
 use tokio::sync::mpsc;
 use windlass_kernel::run::RunName;
+use windlass_store::Store;
 use windlass_views::{RecordedEvent, Watcher};
 
 use crate::project::Project;
@@ -128,6 +129,14 @@ impl State {
         self.tell(&bytes);
     }
 
+    /// Tells all who listen to read everything anew.
+    fn tell_to_read(&mut self, boot: &str) {
+        self.newest += 1;
+        self.remembered.clear();
+        let text = format!("id: {boot}.{}\nevent: reset\ndata: {{}}\n\n", self.newest);
+        self.tell(&Bytes::from(text));
+    }
+
     /// Sends bytes to all who listen; whoever is too far behind is cut off.
     fn tell(&mut self, bytes: &Bytes) {
         self.listeners.retain(|listener| listener.try_send(bytes.clone()).is_ok());
@@ -136,17 +145,25 @@ impl State {
 
 /// Looks at the journals again and again.
 fn watch(projects: &[Arc<dyn Project>], boot: &str, weak: &Weak<Mutex<State>>) {
-    let mut watchers: Vec<Option<Watcher>> = projects.iter().map(|_| None).collect();
+    let mut watchers: Vec<Option<(Arc<dyn Store>, Watcher)>> =
+        projects.iter().map(|_| None).collect();
     let mut quiet = Duration::ZERO;
     while let Some(state) = weak.upgrade() {
         let began = std::time::Instant::now();
         for (project, watcher) in projects.iter().zip(&mut watchers) {
             // A journal that cannot be read now is tried again; pages say what is wrong with it.
             let Ok(store) = project.store() else { continue };
-            let Some(watcher) = watcher else {
-                *watcher = Watcher::new(store.as_ref()).ok();
+            // Another journal in the place of the first one is watched from now on, and pages are read anew.
+            let is_new = watcher.as_ref().is_none_or(|(watched, _)| !Arc::ptr_eq(watched, &store));
+            if is_new {
+                let was_watched = watcher.is_some();
+                *watcher = Watcher::new(store.as_ref()).ok().map(|new| (store, new));
+                if was_watched {
+                    state.lock().unwrap_or_else(PoisonError::into_inner).tell_to_read(boot);
+                }
                 continue;
-            };
+            }
+            let Some((_, watcher)) = watcher else { continue };
             let mut told = |event: RecordedEvent<'_>| {
                 let data = json!({
                     "project": project.id(),

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
 use std::process::{Child, Command as Process, Stdio};
@@ -14,7 +15,7 @@ use windlass_kernel::Code;
 use windlass_store::Store;
 
 use crate::failure::Failure;
-use crate::project::Project;
+use crate::project::{DATABASE, Project};
 
 /// How long a command may take.
 const TIME_MAX: Duration = Duration::from_secs(120);
@@ -31,7 +32,13 @@ pub struct ServedProject {
     name: String,
     project: Project,
     program: PathBuf,
-    store: Mutex<Option<Arc<dyn Store>>>,
+    store: Mutex<Option<Opened>>,
+}
+
+/// A journal, and the file that it was opened from.
+struct Opened {
+    store: Arc<dyn Store>,
+    file: Option<(u64, u64)>,
 }
 
 impl ServedProject {
@@ -45,6 +52,12 @@ impl ServedProject {
         let program =
             std::env::current_exe().map_err(|error| Failure::of(Code::Internal, &error))?;
         Ok(Self { id, name, project, program, store: Mutex::default() })
+    }
+
+    /// Which file the journal is now.
+    fn file(&self) -> Option<(u64, u64)> {
+        let path = self.project.state().ok()?.join(DATABASE);
+        path.metadata().ok().map(|found| (found.dev(), found.ino()))
     }
 
     fn process(&self, command: &Command) -> Process {
@@ -73,13 +86,16 @@ impl Served for ServedProject {
 
     fn store(&self) -> Result<Arc<dyn Store>, Problem> {
         let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(store) = store.as_ref() {
-            return Ok(Arc::clone(store));
+        // A journal that was restored from a backup is another file.
+        let file = self.file();
+        if let Some(opened) = store.as_ref().filter(|opened| opened.file == file) {
+            return Ok(Arc::clone(&opened.store));
         }
+        *store = None;
         let settings = self.project.settings().map_err(|failure| problem(&failure))?;
         let opened = self.project.store_to_read(&settings).map_err(|failure| problem(&failure))?;
         let opened: Arc<dyn Store> = Arc::new(opened);
-        *store = Some(Arc::clone(&opened));
+        *store = Some(Opened { store: Arc::clone(&opened), file: self.file() });
         Ok(opened)
     }
 

@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
 
 use crate::served::{Served, own_token};
-use crate::world::{Repo, passing};
+use crate::world::{Repo, id_of, passing};
 
 /// Listens to events.
 struct Listener(BufReader<TcpStream>);
@@ -78,4 +78,35 @@ fn events_come_in_order_and_are_taken_up_where_they_broke_off() {
     let served = Served::start(&repo.place, &[]);
     let (_, kind, _) = Listener::new(&served, &token, Some(&first)).next();
     assert_eq!(kind, "reset", "another server does not know the events of the first");
+}
+
+#[test]
+fn a_journal_that_is_put_in_place_of_another_is_read_and_watched_anew() {
+    let repo = Repo::new();
+    let first = id_of(&repo.run(&passing()).exit(0));
+    let served = Served::start(&repo.place, &[]);
+    let token = own_token(&repo.place);
+    let runs = || {
+        let page = served.call(&token, "GET", "/api/v1/runs", &serde_json::Value::Null);
+        let page = page.status(200).json();
+        let runs = page["runs"].as_array().unwrap().iter();
+        runs.map(|run| run["run"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(runs(), [first.as_str()]);
+    let mut listener = Listener::new(&served, &token, None);
+    assert_eq!(listener.next().1, "ready");
+    std::thread::sleep(std::time::Duration::from_millis(500));
+    let backup = repo.place.base().join("backup.db");
+    repo.windlass(&["store", "backup", backup.to_str().unwrap()]).exit(0);
+    let journal = repo.place.state().join("windlass.db");
+    for name in ["windlass.db-wal", "windlass.db-shm"] {
+        drop(std::fs::remove_file(repo.place.state().join(name)));
+    }
+    std::fs::rename(&backup, &journal).unwrap();
+    assert_eq!(listener.next().1, "reset", "pages are told to read anew");
+    let second = id_of(&repo.run(&passing()).exit(0));
+    assert_eq!(runs(), [second.as_str(), first.as_str()]);
+    let (_, kind, data) = listener.next();
+    assert_eq!(kind, "entry");
+    assert!(data.contains(&second), "{data}");
 }

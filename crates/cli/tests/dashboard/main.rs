@@ -8,6 +8,7 @@
 )]
 
 mod api;
+mod described;
 mod events;
 #[path = "../e2e/harness.rs"]
 #[expect(dead_code, reason = "it is shared, and not all of it is needed here")]

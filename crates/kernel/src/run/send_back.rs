@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::payload::{HoldRequest, SendBack, Vote, VoteDecision};
-use super::plan::{Doer, Effect, PhaseCondition, Plan, Trigger};
+use super::plan::{Doer, PhaseCondition, Plan, Trigger};
 use super::state::{Hold, Resolution, Run};
 
 /// The most findings of one answer.
@@ -33,31 +33,22 @@ impl Run {
         phases.filter(|phase| self.redo_target(held, phase).is_ok()).collect()
     }
 
-    /// The phase to which a run goes back unless the person names one: for a call, the one that made it; otherwise
-    /// the last one to which its gate would send it, or the last one before it.
+    /// The phase to which a run goes back unless the person names one: for a call, the one that made it; otherwise the
+    /// last one before the hold that an agent did, or else a program.
     #[must_use]
     pub fn redo_default(&self, held: &HoldRequest) -> Option<&str> {
         let targets = self.redo_targets(held);
         let here = targets.iter().copied().find(|target| *target == held.phase);
-        if held.trigger == Trigger::CallApproval {
-            return here.or_else(|| targets.last().copied());
+        if held.trigger == Trigger::CallApproval && here.is_some() {
+            return here;
         }
-        let position = self.position(&held.phase)?;
-        let gate = self.phase(position).and_then(|(phase, _)| phase.gate.as_ref());
-        let effects = gate.map(|gate| gate.verdicts.values()).into_iter().flatten();
-        let redone: Vec<&str> = effects
-            .filter_map(|effect| match effect {
-                Effect::Redo { phase, .. } => Some(phase.as_str()),
-                Effect::Block
-                | Effect::Continue
-                | Effect::Hold { .. }
-                | Effect::Intervene { .. }
-                | Effect::Stop { .. } => None,
-            })
-            .collect();
-        let declared = targets.iter().rev().copied().find(|target| redone.contains(target));
-        let before = || targets.iter().rev().copied().find(|target| *target != held.phase);
-        declared.or_else(before).or(here)
+        let is_agents = |target: &str| {
+            let phase = self.position(target).and_then(|position| self.phase(position));
+            phase.is_some_and(|(phase, _)| matches!(phase.doer, Doer::Agent { .. }))
+        };
+        let mut before = targets.iter().rev().copied().filter(|target| *target != held.phase);
+        let last = before.clone().next();
+        before.find(|target| is_agents(target)).or(last).or(here)
     }
 
     /// The position of a phase to which a person can send a run back from a hold.

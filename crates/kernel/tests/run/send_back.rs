@@ -7,7 +7,7 @@ use windlass_kernel::run::{Event, Next, SendBack, Vote, VoteDecision, WaitsFor};
 use windlass_testkit::people;
 
 use crate::harness::{Act, Lab, Script, ended};
-use crate::plans::{gate, hold, person, phase, redo, serial, spine, with};
+use crate::plans::{command, gate, hold, person, phase, serial, spine, with};
 
 /// Two phases of agents, one of a person, and one after it.
 fn asked() -> Plan {
@@ -121,15 +121,14 @@ fn all_who_reject_must_send_back_and_what_they_found_is_joined() {
 }
 
 #[test]
-fn an_escalation_goes_back_where_the_gate_would_or_before_it() {
+fn an_escalation_goes_back_to_the_work_before_it() {
     let mut lab = Lab::new(spine());
     Script::new().at("review", 1, Act::Say("escalate")).walk(&mut lab);
     let held = &lab.run.hold.as_ref().unwrap().held;
     assert_eq!(held.phase, "review");
-    let usual = lab.run.redo_default(held).unwrap().to_owned();
-    assert_ne!(usual, "review", "the work is done again, not its review");
+    assert_eq!(lab.run.redo_default(held), Some("build"), "the work is done again, not its review");
     let plan = with(serial(vec![phase("a", &[]), phase("b", &["a"])]), |plan| {
-        plan.phases[1].gate = gate(&[("no", redo("a", 1, Effect::Block)), ("ask", hold())]);
+        plan.phases[1].gate = gate(&[("no", Effect::Block), ("ask", hold())]);
     });
     let mut lab = Lab::new(plan);
     Script::new().at("b", 1, Act::Say("ask")).walk(&mut lab);
@@ -139,6 +138,15 @@ fn an_escalation_goes_back_where_the_gate_would_or_before_it() {
     lab.record(resumed());
     assert_eq!(lab.run.phases[0].findings, json!(["ann: because", "better"]));
     assert_eq!(lab.refolded(), lab.run);
+}
+
+#[test]
+fn an_agent_is_asked_before_a_program_that_only_measures() {
+    let measured = with(asked(), |plan| plan.phases[1].doer = command(true));
+    let lab = held(measured);
+    let asked = lab.run.hold.clone().unwrap().held;
+    assert_eq!(lab.run.redo_targets(&asked), ["a", "b"]);
+    assert_eq!(lab.run.redo_default(&asked), Some("a"));
 }
 
 #[test]
