@@ -32,8 +32,10 @@ fn axe() -> Option<String> {
     match std::fs::read_to_string(&file) {
         Ok(text) => Some(text),
         Err(error) => {
-            let reason =
-                format!("no axe-core: {}: {error}; `cargo xtask check browser`", file.display());
+            let reason = format!(
+                "no axe-core: {}: {error}; `cargo xtask check --only browser`",
+                file.display()
+            );
             assert!(asked.is_none(), "{reason}");
             windlass_testkit::skipped(&reason);
             None

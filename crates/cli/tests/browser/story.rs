@@ -95,7 +95,10 @@ fn a_comment_on_a_line_leads_to_a_redo() {
     browser.click(&format!("{form} button.primary"));
     // `--work` takes it up; the builder is asked again, and the person too.
     eventually("it is built again", || repo.read("work.txt") == "work\nwork\n");
-    eventually("it waits again", || repo.stands(&id)["hold"]["resolution"].is_null());
+    eventually("it waits again", || {
+        let hold = &repo.stands(&id)["hold"];
+        hold["phase"] == "approve" && hold["resolution"].is_null()
+    });
     browser.go(&hold);
     browser.until("#since h2", "Since your last look");
     browser.until("#since .diff", "+work");

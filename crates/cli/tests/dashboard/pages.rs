@@ -153,7 +153,10 @@ fn comments_on_lines_send_a_run_back_and_the_next_look_shows_what_is_new() {
     );
     served.browse(&cookie, "POST", &format!("{hold}/send-back"), &form).status(303);
     eventually("it is built again", || repo.read("work.txt") == "work\nwork\n");
-    eventually("it waits again", || repo.stands(&id)["hold"]["resolution"].is_null());
+    eventually("it waits again", || {
+        let hold = &repo.stands(&id)["hold"];
+        hold["phase"] == "approve" && hold["resolution"].is_null()
+    });
     let input: serde_json::Value = serde_json::from_str(&repo.read("input.json")).unwrap();
     assert_eq!(
         input["findings"],
