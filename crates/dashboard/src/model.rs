@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use windlass_kernel::Timestamp;
-use windlass_kernel::run::plan::{BudgetedResource, Doer, Phase, RunOutcome};
+use windlass_kernel::run::plan::{BudgetedResource, Doer, Phase, RunOutcome, Trigger};
 use windlass_kernel::run::{CallRecord, Hold, PhaseState, Resolution, Run, VoteDecision};
 use windlass_views::RunSummary;
 
@@ -129,8 +129,10 @@ pub struct RunItem {
 /// What a run waits for.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct HoldItem {
-    /// Why it waits.
+    /// Why it waits, as a name.
     pub trigger: String,
+    /// Why it waits, in words.
+    pub why: String,
     /// The phase.
     pub phase: String,
     /// The question.
@@ -277,6 +279,7 @@ impl HoldItem {
         };
         Self {
             trigger: hold.held.trigger.as_str().to_owned(),
+            why: why(hold.held.trigger).to_owned(),
             phase: hold.held.phase.clone(),
             question: hold.held.question.clone(),
             since: hold.since,
@@ -365,6 +368,24 @@ impl CallItem {
             tool: call.tool.clone(),
             state: call.state.as_str().to_owned(),
         }
+    }
+}
+
+/// Why a run waits, in words.
+const fn why(trigger: Trigger) -> &'static str {
+    match trigger {
+        Trigger::AgentUnavailable => "its agent cannot be reached",
+        Trigger::BudgetExhausted => "a budget is used up",
+        Trigger::CallApproval => "a call needs approval",
+        Trigger::ConsensusRequested => "reviewers are asked",
+        Trigger::EscalationRequested => "a check asks for a person",
+        Trigger::MergeConflict => "a merge has conflicts",
+        Trigger::PersonRequested => "the loop asks a person",
+        Trigger::RestartRequested => "its process died",
+        Trigger::RolledBack => "it was rolled back",
+        Trigger::SetupFailed => "its work tree could not be made ready",
+        Trigger::UncertainEffect => "what was interrupted may have taken effect",
+        Trigger::WaiverRequested => "a check asks for a waiver",
     }
 }
 

@@ -64,7 +64,7 @@ impl Browser {
         let mut browser =
             Self { driver, _output: lines, port: port.expect("a port"), session: String::new() };
         let options = json!({ "args": [
-            "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+            "--headless=new", "--hide-scrollbars", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
             "--disable-background-networking", "--disable-component-update", "--no-first-run",
         ] });
         let capabilities =

@@ -84,9 +84,9 @@ fn row(context: &Context<'_>, one: &Value, run: &str) -> Markup {
     html! {
         tr {
             td { (name) div.faint { code { (text(one, "id")) } } }
-            td { (text(one, "kind")) @if is_gone { div.faint { "its files are deleted" } } }
-            td { (text(one, "created_at")) }
-            td.number { (files_in(one)) }
+            td data-name="State" { (text(one, "kind")) @if is_gone { div.faint { "its files are deleted" } } }
+            td data-name="Made" { (text(one, "created_at")) }
+            td.number data-name="Files" { (files_in(one)) }
             td {
                 @if context.visitor.role >= Role::Operator && !is_gone {
                     a.button href=(format!("{run}/rollback?checkpoint={}", encode(name))) { "Roll back…" }
@@ -118,7 +118,7 @@ pub(super) fn compare(context: &Context<'_>) -> Result<Answer, Problem> {
             h2 { "Files" }
             @if items(&found, "files").is_empty() { p.faint { "No file differs." } }
             (files(items(&found, "files")))
-            @if !text(&found, "diff").is_empty() { (diff::show(text(&found, "diff"))) }
+            @if !text(&found, "diff").is_empty() { (diff::side_by_side(text(&found, "diff"))) }
             @if found.get("diff_truncated") == Some(&Value::Bool(true)) {
                 p.faint { "The diff is longer than what is shown; " code { "windlass checkpoint diff" } " has all of it." }
             }

@@ -128,6 +128,59 @@ pub(super) fn show(text: &str) -> Markup {
     }
 }
 
+/// A row of two columns: before and after.
+type Row<'l, 'a> = (Option<&'l Line<'a>>, Option<&'l Line<'a>>);
+
+/// The rows of a part: what was removed beside what was added.
+fn rows<'l, 'a>(lines: &'l [Line<'a>]) -> Vec<Row<'l, 'a>> {
+    let mut rows = Vec::new();
+    let (mut removed, mut added) = (Vec::new(), Vec::new());
+    let pair = |removed: &mut Vec<&'l Line<'a>>, added: &mut Vec<&'l Line<'a>>| {
+        let count = removed.len().max(added.len());
+        let (mut left, mut right) = (removed.drain(..), added.drain(..));
+        (0..count).map(|_| (left.next(), right.next())).collect::<Vec<_>>()
+    };
+    for line in lines {
+        match line.kind {
+            Kind::Removed => removed.push(line),
+            Kind::Added => added.push(line),
+            Kind::File | Kind::Hunk | Kind::Meta | Kind::Same => {
+                rows.extend(pair(&mut removed, &mut added));
+                rows.push((Some(line), Some(line)));
+            }
+        }
+    }
+    rows.extend(pair(&mut removed, &mut added));
+    rows
+}
+
+/// Shows a diff in two columns: before and after.
+pub(super) fn side_by_side(text: &str) -> Markup {
+    let lines = lines(text);
+    let cell = |line: Option<&Line<'_>>| {
+        let number = line.and_then(|line| line.place).map(|(_, number)| number.to_string());
+        let class = line.map_or("none", |line| line.kind.class());
+        // The sign at the beginning of the line is the column.
+        let text = line.and_then(|line| line.text.get(1..)).unwrap_or_default().to_owned();
+        html! { td.no { (number.unwrap_or_default()) } td class=(class) { (text) } }
+    };
+    html! {
+        div.scroll.diff.beside tabindex="0" role="group" aria-label="Diff, before and after" {
+            table {
+                thead { tr { th.away { "Line" } th { "Before" } th.away { "Line" } th { "After" } } }
+                tbody { @for (before, after) in rows(&lines) {
+                    @match (before, after) {
+                        (Some(one), Some(_)) if one.place.is_none() => {
+                            tr { td class=(one.kind.class()) colspan="4" { (one.text) } }
+                        }
+                        (before, after) => tr { (cell(before)) (cell(after)) },
+                    }
+                } }
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -161,9 +214,25 @@ mod tests {
     }
 
     #[test]
+    fn what_was_removed_stands_beside_what_was_added() {
+        let text = "--- a/z\n+++ b/z\n@@ -1,3 +1,2 @@\n-one\n-two\n+three\n same\n";
+        let lines = lines(text);
+        let texts: Vec<_> = rows(&lines)
+            .iter()
+            .skip(3)
+            .map(|(before, after)| (before.map(|line| line.text), after.map(|line| line.text)))
+            .collect();
+        let same = (Some(" same"), Some(" same"));
+        assert_eq!(texts, [(Some("-one"), Some("+three")), (Some("-two"), None), same]);
+        let shown = side_by_side(text).into_string();
+        assert!(shown.contains("<td class=\"line add\">three</td>"), "{shown}");
+    }
+
+    #[test]
     fn a_broken_patch_is_shown_as_it_is() {
         for text in ["@@", "@@ -a +b @@\n+x", "@@ -1 +1 @@\n+a\n+b\n+c", "\n\n", "+", "-"] {
             assert_eq!(lines(text).len(), text.lines().count(), "{text}");
+            side_by_side(text);
         }
     }
 }

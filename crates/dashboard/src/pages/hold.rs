@@ -7,6 +7,7 @@ use super::Answer;
 use super::diff;
 use super::key;
 use super::layout::{Page, badge, hold_address, run_address, time};
+use super::run::bar;
 use crate::access::{Role, Scope};
 use crate::act;
 use crate::dashboard::{Context, now};
@@ -54,13 +55,14 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
         h1 { (hold.question) }
         div.row {
             (badge(item.state))
-            span.faint { (hold.trigger) " in " (hold.phase) }
+            span.faint title=(hold.trigger) { (hold.why) ", in " (hold.phase) }
             span.faint { "since " (time(Some(hold.since))) }
             @if hold.expires_at.is_some() { span.faint { "expires " (time(hold.expires_at)) } }
         }
         p { strong { "Task: " } (item.task) }
         @if !hold.reviewers.is_empty() { p { strong { "Asked: " } (hold.reviewers.join(", ")) } }
         (votes(&seen, hold.approvals_needed))
+        (used(&detail))
         (checklist(&seen))
         (call(&seen))
         (evidence(&seen))
@@ -102,6 +104,17 @@ fn votes(seen: &Value, needed: u32) -> Markup {
     }
 }
 
+/// What the run has used so far, and who worked on it.
+fn used(detail: &RunDetail) -> Markup {
+    let agents: Vec<&str> = detail.agents.keys().map(String::as_str).collect();
+    html! {
+        details #used {
+            summary { "Used so far" @if !agents.is_empty() { " by " (agents.join(", ")) } }
+            dl.budgets { @for budget in &detail.budgets { (bar(budget)) } }
+        }
+    }
+}
+
 fn checklist(seen: &Value) -> Markup {
     let items = seen.pointer("/held/checklist").and_then(Value::as_array);
     let items: Vec<&str> = items.into_iter().flatten().filter_map(Value::as_str).collect();
@@ -132,7 +145,7 @@ fn evidence(seen: &Value) -> Markup {
     let evidence = seen.pointer("/held/evidence").filter(|evidence| !evidence.is_null());
     html! {
         @if let Some(evidence) = evidence {
-            section #evidence { h2 { "Evidence" } pre { (pretty(evidence)) } }
+            section #evidence { h2 { "Evidence" } (facts(evidence)) }
         }
     }
 }
@@ -173,6 +186,30 @@ fn changes(seen: &Value) -> Markup {
     }
 }
 
+/// The fields of an object that say something, each with its name.
+fn facts(value: &Value) -> Markup {
+    let Some(fields) = value.as_object() else { return html! { pre { (pretty(value)) } } };
+    let says = |value: &Value| match value {
+        Value::Null => false,
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(fields) => !fields.is_empty(),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => true,
+    };
+    html! {
+        dl.facts { @for (name, value) in fields.iter().filter(|(_, value)| says(value)) {
+            dt { (name.replace('_', " ")) }
+            dd { @match value {
+                Value::String(text) => span.plain { (text) },
+                Value::Array(items) if items.iter().all(Value::is_string) => {
+                    ul { @for item in items.iter().filter_map(Value::as_str) { li { (item) } } }
+                }
+                Value::Array(_) | Value::Object(_) => pre { (pretty(value)) },
+                Value::Null | Value::Bool(_) | Value::Number(_) => (value.to_string()),
+            } }
+        } }
+    }
+}
+
 fn pretty(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap_or_default()
 }
@@ -188,6 +225,9 @@ fn forms(context: &Context<'_>, detail: &RunDetail, seen: &Value, shown: &str) -
     let targets = seen.get("redo_targets").and_then(Value::as_array);
     let targets: Vec<&str> = targets.into_iter().flatten().filter_map(Value::as_str).collect();
     let usual = seen.get("redo_default").and_then(Value::as_str);
+    // Only the approval of a reviewer has conditions.
+    let trigger = detail.item.hold.as_ref().map(|hold| hold.trigger.as_str());
+    let takes_conditions = trigger == Some("CONSENSUS_REQUESTED");
     let operates = context.visitor.role >= Role::Operator && context.visitor.scope == Scope::All;
     let common = html! {
         input type="hidden" name="shown" value=(shown);
@@ -212,7 +252,9 @@ fn forms(context: &Context<'_>, detail: &RunDetail, seen: &Value, shown: &str) -
                 }
                 form.card.stack method="post" action=(format!("{address}/approve")) {
                     label { "Why you approve" textarea name="reason" rows="2" required maxlength="20000" {} }
-                    label { "Conditions, one a line" textarea name="conditions" rows="2" maxlength="20000" {} }
+                    @if takes_conditions {
+                        label { "Conditions, one a line" textarea name="conditions" rows="2" maxlength="20000" {} }
+                    }
                     @if let Some(arguments) = arguments {
                         details { summary { "Edit the call before you approve it" }
                             label { "Arguments" textarea.code name="arguments" rows="8" maxlength="200000" placeholder=(pretty(arguments)) {} } }
@@ -237,6 +279,7 @@ fn forms(context: &Context<'_>, detail: &RunDetail, seen: &Value, shown: &str) -
                 form.card.stack method="post" action=(format!("{address}/reject")) {
                     label { "Why you reject, and what to do instead" textarea name="reason" rows="2" required maxlength="20000" {} }
                     (common) (goes_on)
+                    p.faint { "The run ends, unless its loop says what follows." }
                     div.row { button.bad type="submit" { "Reject" } }
                 }
             }

@@ -57,7 +57,7 @@ fn card(item: &RunItem, several: bool, chooses: bool) -> Markup {
                 }
                 (badge(item.state))
                 @if let Some(hold) = &item.hold {
-                    span.faint { (hold.trigger) " in " (hold.phase) }
+                    span.faint title=(hold.trigger) { (hold.why) ", in " (hold.phase) }
                     span.faint { "since " (time(Some(hold.since))) }
                     @if hold.expires_at.is_some() { span.faint { "expires " (time(hold.expires_at)) } }
                     @if hold.approvals_needed > 1 {

@@ -39,7 +39,7 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
             @if let Some(hold) = &item.hold {
                 div.card.warn {
                     h2 { (hold.question) }
-                    p.faint { (hold.trigger) " in " (hold.phase) ", since " (time(Some(hold.since))) }
+                    p.faint title=(hold.trigger) { (hold.why) ", in " (hold.phase) ", since " (time(Some(hold.since))) }
                     a.button.primary href=(hold_address(&item.project, &item.run)) { "Look and decide" }
                 }
             }
@@ -105,8 +105,8 @@ fn row(project: &str, phase: &PhaseItem) -> Markup {
                 span class=(format!("badge status-{}", phase.status)) { (phase.status) }
                 @if phase.attempt > 1 { div.faint { "attempt " (phase.attempt) } }
             }
-            td { (phase.doer) }
-            td.number { @if let Some(ms) = phase.duration_ms { (words(ms)) } @else { (time(phase.started_at)) } }
+            td data-name="By" { (phase.doer) }
+            td.number data-name="Time" { @if let Some(ms) = phase.duration_ms { (words(ms)) } @else { (time(phase.started_at)) } }
             td {
                 @if let Some(verdict) = &phase.verdict { strong { (verdict) } " " }
                 (result)
@@ -156,7 +156,7 @@ fn invocations(item: &RunItem, timeline: &Timeline) -> Markup {
 }
 
 /// A resource: a bar if it is limited.
-fn bar(budget: &BudgetItem) -> Markup {
+pub(super) fn bar(budget: &BudgetItem) -> Markup {
     let amount = |amount: u64| match budget.resource.as_str() {
         "cost_micros" => dollars(amount),
         "wall_ms" => words(amount),

@@ -51,8 +51,8 @@ pub(super) fn show(timeline: &Timeline, now: Timestamp) -> Markup {
                 }
             }
             @if left_out > 0 { p.faint { (left_out) " older rows are left out." } }
-            div.scroll.graph tabindex="0" role="group" aria-label="Timeline" {
-                svg width=(WIDTH) height=(height) viewBox=(format!("0 0 {WIDTH} {height}")) role="img" aria-label="When each phase worked and when it waited" {
+            div.scroll.graph.waterfall tabindex="0" role="group" aria-label="Timeline" {
+                svg viewBox=(format!("0 0 {WIDTH} {height}")) role="img" aria-label="When each phase worked and when it waited" {
                     @for (at, (phase, attempt, spans)) in rows.iter().enumerate() {
                         @let y = i64::try_from(at).unwrap_or_default() * ROW + ROW / 2;
                         text.name x="12" y=(y + BAR - 3) { (name(phase, *attempt)) }
