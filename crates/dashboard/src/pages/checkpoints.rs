@@ -69,7 +69,7 @@ pub(super) fn list(context: &Context<'_>) -> Result<Answer, Problem> {
                 label { "To" (choice("to", last)) }
                 button.primary type="submit" { "Compare" }
             }
-            div.scroll { table.stacks {
+            div.scroll tabindex="0" role="group" aria-label="Table" { table.stacks {
                 thead { tr { th { "Checkpoint" } th { "State" } th { "Made" } th { "Files" } th { "" } } }
                 tbody { @for one in checkpoints { (row(context, one, &run)) } }
             } }
@@ -146,7 +146,7 @@ fn changes(title: &str, changed: Option<&Value>, from: &str, to: &str) -> Markup
     html! {
         section {
             h2 { (title) }
-            div.scroll { table {
+            div.scroll tabindex="0" role="group" aria-label="Table" { table {
                 thead { tr { th { "" } th { (from) } th { (to) } } }
                 tbody {
                     @for (name, field) in fields {

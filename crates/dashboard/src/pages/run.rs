@@ -53,7 +53,7 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
         section #timeline data-part { h2 { "Working and waiting" } (waterfall::show(&timeline, until)) }
         section #phases data-part {
             h2 { "Phases" }
-            div.scroll { table.stacks {
+            div.scroll tabindex="0" role="group" aria-label="Table" { table.stacks {
                 thead { tr { th { "Phase" } th { "Status" } th { "By" } th { "Time" } th { "Result" } } }
                 tbody { @for phase in &detail.phases { (row(&item.project, phase)) } }
             } }
@@ -63,7 +63,7 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
             h2 { "Used" }
             dl.budgets { @for budget in &detail.budgets { (bar(budget)) } }
             @if !detail.agents.is_empty() {
-                div.scroll { table {
+                div.scroll tabindex="0" role="group" aria-label="Table" { table {
                     thead { tr { th { "Agent or program" } th { "Tokens" } th { "Cost" } } }
                     tbody {
                         @for (name, usage) in &detail.agents {
@@ -131,7 +131,7 @@ fn invocations(item: &RunItem, timeline: &Timeline) -> Markup {
             h2 { "Agents and programs" }
             @if timeline.invocations.is_empty() { p.faint { "None was started yet." } } @else {
                 @if timeline.left_out > 0 { p.faint { "The newest are shown." } }
-                div.scroll { table.stacks {
+                div.scroll tabindex="0" role="group" aria-label="Table" { table.stacks {
                     thead { tr { th { "Nr." } th { "Phase" } th { "Who" } th { "Model" } th { "Tokens in, out" } th { "Cost" } th { "Time" } th { "Result" } } }
                     tbody { @for one in &timeline.invocations { tr {
                         td.number data-name="Nr." { (one.invocation) }

@@ -40,7 +40,7 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
                     }
                 }
             } @else {
-                div.scroll {
+                div.scroll tabindex="0" role="group" aria-label="Table" {
                     table.stacks {
                         thead { tr {
                             th { "State" } th { "Task" } th { "Where" } th { "Loop" } th { "Started" }

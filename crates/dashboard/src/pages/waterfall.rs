@@ -68,7 +68,7 @@ pub(super) fn show(timeline: &Timeline, now: Timestamp) -> Markup {
                 }
             }
             details { summary { "As a table" }
-                div.scroll { table {
+                div.scroll tabindex="0" role="group" aria-label="Table" { table {
                     thead { tr { th { "Phase" } th { "Attempt" } th { "What" } th { "From" } th { "How long" } } }
                     tbody { @for span in shown() { tr {
                         td { (span.phase) }
