@@ -167,7 +167,8 @@ pub(super) fn side_by_side(text: &str) -> Markup {
     html! {
         div.scroll.diff.beside tabindex="0" role="group" aria-label="Diff, before and after" {
             table {
-                thead { tr { th.away { "Line" } th { "Before" } th.away { "Line" } th { "After" } } }
+                colgroup { col.number; col; col.number; col; }
+                thead { tr { th { span.away { "Line" } } th { "Before" } th { span.away { "Line" } } th { "After" } } }
                 tbody { @for (before, after) in rows(&lines) {
                     @match (before, after) {
                         (Some(one), Some(_)) if one.place.is_none() => {
