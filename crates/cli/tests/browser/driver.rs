@@ -223,8 +223,12 @@ impl Browser {
     pub fn picture(&self, file: &Path) {
         let metrics = self.tell("Page.getLayoutMetrics", &json!({}));
         let size = &metrics["cssContentSize"];
-        let clip =
-            json!({ "x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1 });
+        self.picture_of(file, &size["width"], &size["height"]);
+    }
+
+    /// Writes a picture of the upper left part of the page.
+    pub fn picture_of(&self, file: &Path, width: &Value, height: &Value) {
+        let clip = json!({ "x": 0, "y": 0, "width": width, "height": height, "scale": 1 });
         let taken = self.tell(
             "Page.captureScreenshot",
             &json!({ "format": "png", "captureBeyondViewport": true, "clip": clip }),

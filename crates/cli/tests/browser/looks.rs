@@ -93,5 +93,10 @@ fn pages_fit_every_window_and_have_names_for_everything() {
             }
         }
     }
+    // The picture in the README.
+    browser.look(DESK);
+    browser.go(&format!("http://{}/runs/{project}/{held}", served.address));
+    browser.find("#timeline svg");
+    browser.picture_of(&folder.join("readme.png"), &json!(1280), &json!(860));
     assert!(serious.is_empty(), "{}", serious.join("\n"));
 }
