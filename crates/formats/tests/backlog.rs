@@ -92,6 +92,7 @@ fn items_are_found_with_their_fields() {
             owner: Some("bob".to_owned()),
             context: None,
             blocked: false,
+            waits_for: Vec::new(),
             digest: Digest::of(line.as_bytes()),
         }
     );

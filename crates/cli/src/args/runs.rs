@@ -288,6 +288,9 @@ pub enum BacklogCommand {
         /// The checklist [default: `BACKLOG.md` in the project].
         #[arg(long, value_name = "FILE")]
         file: Option<PathBuf>,
+        /// Run this task instead of the next one: the digest of its line, from `backlog list --json`.
+        #[arg(long, value_name = "DIGEST")]
+        item: Option<String>,
         /// The loop to run.
         #[arg(long = "loop", value_name = "LOOP", default_value = "spine")]
         name: String,

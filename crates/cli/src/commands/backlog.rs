@@ -42,11 +42,15 @@ pub fn run(project: &Project, command: &BacklogCommand, output: &Output) -> Comm
             }
             Ok(0)
         }
-        BacklogCommand::Run { file, name, worktree, answers, by } => {
+        BacklogCommand::Run { file, item, name, worktree, answers, by } => {
             let path = path(project, file.as_deref());
             let setup = open(project, by.as_deref(), output)?;
             let backlog = available_items(&setup, &path, output)?;
-            let Some(item) = backlog::next(&backlog) else { return report_no_task(output) };
+            let item = match item {
+                Some(digest) => Some(named_item(&backlog, digest)?),
+                None => backlog::next(&backlog),
+            };
+            let Some(item) = item else { return report_no_task(output) };
             let mut task = item.to_task()?;
             let is_file = |path: &&str| setup.root.join(path).is_file();
             task.context_refs = item.context_paths().filter(is_file).map(str::to_owned).collect();
@@ -59,6 +63,25 @@ pub fn run(project: &Project, command: &BacklogCommand, output: &Output) -> Comm
             report(&put_back(&setup, run, output), output)
         }
     }
+}
+
+/// The open item with a digest.
+fn named_item<'a>(backlog: &'a Backlog, digest: &str) -> Result<&'a Item, Failure> {
+    let is_it = |item: &&Item| !item.done && item.digest.to_string() == digest;
+    let Some(item) = backlog.items.iter().find(is_it) else {
+        let message = "no open task has this digest: it is done, under way, or was edited";
+        return Err(Failure::new(Code::BacklogLineChanged, message)
+            .hint("`windlass backlog list --json` has the digests"));
+    };
+    if item.blocked {
+        let message = match item.waits_for.is_empty() {
+            true => "the task is blocked".to_owned(),
+            false => format!("the task waits for {}", sanitize(&item.waits_for.join(", "))),
+        };
+        return Err(Failure::new(Code::RequestInvalid, message)
+            .hint("take the word `blocked`, `depends on` or `waiting for` out of its line"));
+    }
+    Ok(item)
 }
 
 fn path(project: &Project, named: Option<&Path>) -> PathBuf {
@@ -223,6 +246,8 @@ fn list(project: &Project, path: &Path, output: &Output) -> CommandResult {
             let mut value = describe(item);
             if let Some(object) = value.as_object_mut() {
                 object.insert("state".to_owned(), json!(state(item).0));
+                let run = taken.get(&item.digest).and_then(|run| run.started.as_ref());
+                object.insert("run".to_owned(), json!(run.map(|started| &started.run_id)));
             }
             value
         });
@@ -271,6 +296,7 @@ fn describe(item: &Item) -> Value {
         "dod": item.dod,
         "owner": item.owner,
         "context": item.context,
+        "waits_for": item.waits_for,
         "line": item.line,
         "digest": item.digest,
     })

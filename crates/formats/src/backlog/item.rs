@@ -146,6 +146,7 @@ impl Parser {
             owner: fields.owner,
             context: fields.context,
             blocked: BLOCKED.iter().any(|word| lower.contains(word)),
+            waits_for: Vec::new(),
             digest: Digest::of(line.raw.as_bytes()),
         };
         let bytes = line.start..line.start + line.raw.len();

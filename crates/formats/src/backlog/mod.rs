@@ -66,6 +66,8 @@ pub struct Item {
     pub context: Option<String>,
     /// Whether its text says that it is blocked, and not only by items that are done.
     pub blocked: bool,
+    /// The titles of the items that are not done and that it waits for.
+    pub waits_for: Vec<String>,
     /// The digest of its line, without the line end.
     pub digest: Digest,
 }
