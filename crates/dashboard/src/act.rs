@@ -223,16 +223,6 @@ fn require_shown(context: &Context<'_>, run: &str, decided: &str) -> Result<(), 
     }
 }
 
-/// The entries of a run.
-///
-/// # Errors
-/// The error of the command.
-pub fn entries(context: &Context<'_>) -> Result<Value, Problem> {
-    let run = context.part("run")?;
-    context.require_all()?;
-    context.project()?.command(operand(Command::new(["trace", "log"]), run))
-}
-
 /// What the agents of a phase said and did, line by line.
 ///
 /// # Errors

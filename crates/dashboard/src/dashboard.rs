@@ -14,6 +14,7 @@ use crate::keys::{Key, Keys};
 use crate::looks::Looks;
 use crate::problem::Problem;
 use crate::project::Project;
+use crate::spend::Ledger;
 
 /// What all requests share.
 pub struct Dashboard {
@@ -29,6 +30,8 @@ pub struct Dashboard {
     pub looks: Looks,
     /// The keys of people.
     pub keys: Box<dyn Keys>,
+    /// What runs have used.
+    pub spend: Ledger,
 }
 
 /// One request of somebody who may send it.

@@ -24,6 +24,12 @@ pub trait Project: Send + Sync {
     /// [`Problem`] if it cannot be opened.
     fn store(&self) -> Result<Arc<dyn Store>, Problem>;
 
+    /// What `policy check` says, which takes long and stays the same as long as the configuration does.
+    ///
+    /// # Errors
+    /// The error of the command.
+    fn policy(&self) -> Result<Value, Problem>;
+
     /// Runs a command of Windlass in the project and returns what it prints.
     ///
     /// # Errors

@@ -28,6 +28,8 @@ pub struct Wanted {
     pub state: Option<String>,
     /// Only those whose name, loop or task has this text.
     pub text: Option<String>,
+    /// Only sessions of coding agents.
+    pub sessions_only: bool,
     /// Only those that are older than this one.
     pub before: Option<TraceId>,
     /// At most so many.
@@ -154,7 +156,7 @@ fn matches(item: &RunItem, wanted: &Wanted) -> bool {
         let text = text.to_lowercase();
         [&item.run, &item.loop_id, &item.task].iter().any(|one| one.to_lowercase().contains(&text))
     });
-    state && text
+    state && text && (item.client.is_some() || !wanted.sessions_only)
 }
 
 /// All runs on hold, those that wait longest first.

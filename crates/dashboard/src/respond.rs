@@ -1,10 +1,11 @@
 //! Answers, and the headers that all of them have.
 
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::http::StatusCode;
 use axum::http::header::{self, HeaderName, HeaderValue};
 use axum::response::Response;
 use serde_json::Value;
+use windlass_kernel::Digest;
 
 use crate::access::Visitor;
 use crate::pages;
@@ -17,6 +18,34 @@ const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; i
 /// An answer of the API.
 pub(crate) fn json(value: &Value) -> Response {
     finish(Response::new(Body::from(value.to_string())), "application/json")
+}
+
+/// An answer that stays the same, for somebody who may have it already. Whoever has it asks whether it still holds, and
+/// may do so only as long as they may see it: a person who has left is not shown what a browser kept.
+pub(crate) fn kept(
+    bytes: Bytes,
+    kind: &'static str,
+    known: Option<&str>,
+    is_private: bool,
+) -> Response {
+    let tag = format!("\"{}\"", Digest::of(&bytes));
+    let is_known = known.is_some_and(|known| {
+        let mut tags = known.split(',').map(str::trim);
+        // A weak tag is compared as a strong one here (RFC 9110, 13.1.2).
+        tags.any(|one| one == "*" || one.strip_prefix("W/").unwrap_or(one) == tag)
+    });
+    let mut response = Response::new(if is_known { Body::empty() } else { Body::from(bytes) });
+    if is_known {
+        *response.status_mut() = StatusCode::NOT_MODIFIED;
+    }
+    let mut response = finish(response, kind);
+    let cache = if is_private { "private, no-cache" } else { "public, no-cache" };
+    let headers = response.headers_mut();
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(cache));
+    if let Ok(tag) = HeaderValue::try_from(tag) {
+        headers.insert(header::ETAG, tag);
+    }
+    response
 }
 
 /// A page.

@@ -34,7 +34,7 @@ use crate::icon;
 use crate::pages::{self, PageRoute};
 use crate::problem::Problem;
 use crate::rate::Rate;
-use crate::respond::{finish, html_response, json, redirect, refuse};
+use crate::respond::{finish, html_response, json, kept, redirect, refuse};
 
 /// How long a client has for the head and the body of a request, and for a TLS handshake.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -248,6 +248,7 @@ async fn serve(
         Ok(admitted) => admitted,
         Err(response) => return *response,
     };
+    let known = only(request.headers(), header::IF_NONE_MATCH).map(str::to_owned);
     let (fields, body) = match read(target, request).await {
         Ok(read) => read,
         Err(problem) => return refuse(&problem, is_page, Some(&visitor)),
@@ -264,7 +265,14 @@ async fn serve(
         match target {
             Target::Api(route) => {
                 let served = context.require(route.role).and_then(|()| (route.serve)(&context));
-                served.map_or_else(|problem| refuse(&problem, false, None), |value| json(&value))
+                match served {
+                    Ok(value) if route.is_kept => {
+                        let bytes = Bytes::from(value.to_string());
+                        kept(bytes, "application/json", known.as_deref(), true)
+                    }
+                    Ok(value) => json(&value),
+                    Err(problem) => refuse(&problem, false, None),
+                }
             }
             Target::Page(page) => {
                 let served = context.require(page.role).and_then(|()| (page.serve)(&context));
@@ -430,5 +438,6 @@ async fn asset(request: Request) -> Result<Response, Infallible> {
     let Some((_, kind, bytes)) = found else {
         return Ok(refuse(&Problem::not_found("there is no such file"), false, None));
     };
-    Ok(finish(Response::new(Body::from(Bytes::from_static(bytes))), kind))
+    let known = only(request.headers(), header::IF_NONE_MATCH);
+    Ok(kept(Bytes::from_static(bytes), kind, known, false))
 }

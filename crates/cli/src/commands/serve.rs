@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use windlass_dashboard::{
-    Access, AccessError, Dashboard, Hosts, Hub, Looks, Project as Served, Role, Scope, Secret,
-    Server,
+    Access, AccessError, Dashboard, Hosts, Hub, Ledger, Looks, Project as Served, Role, Scope,
+    Secret, Server,
 };
 use windlass_kernel::{Code, Timestamp};
 use windlass_runtime::{Clock as _, SystemClock};
@@ -165,7 +165,8 @@ fn serve(
     let scheme = if tls.is_some() { "https" } else { "http" };
     let looks = Looks::open(access.folder());
     let keys = Box::new(AccountPeople::open()?);
-    let dashboard = Dashboard { projects: served, access: access.clone(), hosts, hub, looks, keys };
+    let (access, spend) = (access.clone(), Ledger::default());
+    let dashboard = Dashboard { projects: served, access, hosts, hub, looks, keys, spend };
     let server = Server::start(listener, dashboard, tls).map_err(internal)?;
     let shown = options.host.first().cloned().unwrap_or_else(|| address.to_string());
     let url = format!("{scheme}://{shown}");

@@ -1,5 +1,6 @@
 //! A project of the dashboard. Commands run as processes of this program.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{Read as _, Seek as _, Write as _};
 use std::os::unix::fs::MetadataExt as _;
@@ -33,6 +34,8 @@ pub struct ServedProject {
     project: Project,
     program: PathBuf,
     store: Mutex<Option<Opened>>,
+    /// The configuration when its policy was last checked, and what was said of it.
+    checked: Mutex<Option<(Configuration, Value)>>,
 }
 
 /// A journal, and the file that it was opened from.
@@ -40,6 +43,9 @@ struct Opened {
     store: Arc<dyn Store>,
     file: Option<(u64, u64)>,
 }
+
+/// The files of a configuration, by name.
+type Configuration = BTreeMap<String, Vec<u8>>;
 
 impl ServedProject {
     /// Serves a project.
@@ -51,7 +57,8 @@ impl ServedProject {
         let name = last(&project.root);
         let program =
             std::env::current_exe().map_err(|error| Failure::of(Code::Internal, &error))?;
-        Ok(Self { id, name, project, program, store: Mutex::default() })
+        let (store, checked) = (Mutex::default(), Mutex::default());
+        Ok(Self { id, name, project, program, store, checked })
     }
 
     /// Which file the journal is now.
@@ -97,6 +104,18 @@ impl Served for ServedProject {
         let opened: Arc<dyn Store> = Arc::new(opened);
         *store = Some(Opened { store: Arc::clone(&opened), file: self.file() });
         Ok(opened)
+    }
+
+    fn policy(&self) -> Result<Value, Problem> {
+        let files = self.project.files().map_err(|failure| problem(&failure))?;
+        let lock = || self.checked.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, checked)) = lock().as_ref().filter(|(then, _)| *then == files) {
+            return Ok(checked.clone());
+        }
+        let checked = self.command(Command::new(["policy", "check"]))?;
+        // What was changed meanwhile is checked again the next time.
+        *lock() = Some((files, checked.clone()));
+        Ok(checked)
     }
 
     fn command(&self, command: Command) -> Result<Value, Problem> {

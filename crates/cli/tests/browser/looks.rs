@@ -74,10 +74,25 @@ fn pages_fit_every_window_and_have_names_for_everything() {
         ("journal", "/journal".to_owned()),
         ("missing", "/nothing".to_owned()),
     ];
-    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("dashboard");
+    look_at(&browser, &served, &pages);
+    // The picture in the README.
+    browser.look(DESK);
+    browser.go(&format!("http://{}/runs/{project}/{held}", served.address));
+    browser.find("#timeline svg");
+    browser.picture_of(&folder().join("readme.png"), &json!(1280), &json!(860));
+}
+
+/// Where the pictures are.
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join("dashboard")
+}
+
+/// Takes pictures of pages, and looks for what no picture may have.
+pub fn look_at(browser: &Browser, served: &Served, pages: &[(&str, String)]) {
+    let folder = folder();
     let axe = axe();
     let mut serious = Vec::new();
-    for (name, path) in &pages {
+    for (name, path) in pages {
         for look in [DESK, DESK_DARK, PHONE, PHONE_DARK] {
             browser.look(look);
             browser.go(&format!("http://{}{path}", served.address));
@@ -93,10 +108,5 @@ fn pages_fit_every_window_and_have_names_for_everything() {
             }
         }
     }
-    // The picture in the README.
-    browser.look(DESK);
-    browser.go(&format!("http://{}/runs/{project}/{held}", served.address));
-    browser.find("#timeline svg");
-    browser.picture_of(&folder.join("readme.png"), &json!(1280), &json!(860));
     assert!(serious.is_empty(), "{}", serious.join("\n"));
 }

@@ -7,10 +7,13 @@
 )]
 
 mod driver;
+#[path = "../dashboard/guarded.rs"]
+mod guarded;
 #[path = "../e2e/harness.rs"]
 #[expect(dead_code, reason = "it is shared, and not all of it is needed here")]
 mod harness;
 mod looks;
+mod looks_observed;
 #[path = "../dashboard/served.rs"]
 #[expect(dead_code, reason = "it is shared, and not all of it is needed here")]
 mod served;

@@ -199,6 +199,7 @@ fn checkpoints_are_compared_and_a_run_is_rolled_back() {
     browser.click("button.bad");
     browser.find("#summary");
     assert_eq!(repo.read("work.txt"), "", "the file is as it was");
+    browser.click("nav summary");
     browser.click("nav a[href='/journal']");
     browser.click("main button.primary");
     browser.until("main", "Intact");

@@ -8,14 +8,21 @@
 )]
 
 mod api;
+mod backlog;
+mod calls;
 mod described;
 mod events;
+mod grants;
+mod guarded;
 #[path = "../e2e/harness.rs"]
 #[expect(dead_code, reason = "it is shared, and not all of it is needed here")]
 mod harness;
 mod pages;
+mod policy;
 mod security;
 mod served;
+mod sessions;
+mod spend;
 #[path = "../runs/world.rs"]
 #[expect(dead_code, reason = "it is shared, and not all of it is needed here")]
 mod world;

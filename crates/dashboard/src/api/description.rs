@@ -41,6 +41,10 @@ pub fn description() -> Value {
             "429": problem("Too many requests"),
             "503": problem("The journal cannot be used now"),
         });
+        if let (true, Some(responses)) = (route.is_kept, responses.as_object_mut()) {
+            let same = json!({ "description": "It is still what `If-None-Match` names" });
+            responses.insert("304".to_owned(), same);
+        }
         let mut operation = json!({
             "summary": route.summary,
             "description": format!("Needs the role {}.", route.role.as_str()),

@@ -1,6 +1,7 @@
 //! The HTTP API. One table has every route: from it requests are served, and the description is generated.
 
 mod description;
+mod observed;
 mod routes;
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
@@ -40,6 +41,8 @@ pub struct Route {
     pub body: Option<fn(&mut SchemaGenerator) -> Schema>,
     /// The schema of the answer; `None` if it is what the command prints with `--json`.
     pub answer: Option<fn(&mut SchemaGenerator) -> Schema>,
+    /// Whether what it answers stays the same, so that whoever has it need not get it again.
+    pub is_kept: bool,
     /// Serves a request.
     pub serve: fn(&Context<'_>) -> Result<Value, Problem>,
 }
@@ -50,7 +53,7 @@ pub const EVENTS: &str = "/api/v1/events";
 pub const DESCRIPTION: &str = "/api/v1/openapi.json";
 
 /// The routes, a table for each file.
-const TABLES: &[&[Route]] = &[routes::ROUTES];
+const TABLES: &[&[Route]] = &[routes::ROUTES, observed::ROUTES];
 
 /// All routes.
 pub fn routes() -> impl Iterator<Item = &'static Route> {
@@ -78,6 +81,7 @@ const fn get(
         query,
         body: None,
         answer,
+        is_kept: false,
         serve,
     }
 }
@@ -91,7 +95,14 @@ const fn post(
     answer: Option<fn(&mut SchemaGenerator) -> Schema>,
     serve: fn(&Context<'_>) -> Result<Value, Problem>,
 ) -> Route {
-    Route { method: Method::Post, path, summary, role, query: &[], body, answer, serve }
+    let (method, query, is_kept) = (Method::Post, &[], false);
+    Route { method, path, summary, role, query, body, answer, is_kept, serve }
+}
+
+/// The same route, whose answers stay the same: they have a strong `ETag`, and whoever names it is told that it is still
+/// the same.
+const fn kept(route: Route) -> Route {
+    Route { is_kept: true, ..route }
 }
 
 /// An answer.

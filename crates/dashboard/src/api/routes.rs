@@ -62,13 +62,6 @@ pub(super) const ROUTES: &[Route] = &[
         Some(schema::<RunDetail>),
         run,
     ),
-    get(
-        "/api/v1/projects/{project}/runs/{run}/entries",
-        "The entries of a run",
-        &[],
-        None,
-        act::entries,
-    ),
     post(
         "/api/v1/projects/{project}/runs/{run}/resume",
         "Let a run go on",
@@ -225,7 +218,8 @@ pub(super) const ROUTES: &[Route] = &[
     ),
 ];
 
-fn accepted() -> Result<Value, Problem> {
+/// The answer to a request that goes on.
+pub(super) fn accepted() -> Result<Value, Problem> {
     to_value(&Accepted { accepted: true })
 }
 
@@ -256,6 +250,7 @@ pub(crate) fn wanted(context: &Context<'_>) -> Result<Wanted, Problem> {
         project: text("project"),
         state: text("state"),
         text: text("text"),
+        sessions_only: false,
         before: before.transpose()?,
         limit: limit.transpose()?.unwrap_or(50),
     })

@@ -50,8 +50,8 @@ impl Page<'_> {
                             nav aria-label="Main" {
                                 (menu("/", "Inbox", at == "inbox"))
                                 (menu("/runs", "Runs", at == "runs"))
-                                (menu("/journal", "Journal", at == "journal"))
                                 @if visitor.role >= Role::Operator { (menu("/new", "New run", at == "new")) }
+                                (more(at))
                             }
                         }
                         @if let Some(visitor) = visitor {
@@ -69,6 +69,28 @@ impl Page<'_> {
             }
         }
         .into_string()
+    }
+}
+
+/// The pages that are needed more rarely: address, name, part of the menu.
+const MORE: &[(&str, &str, &str)] = &[
+    ("/sessions", "Sessions", "sessions"),
+    ("/calls", "Calls", "calls"),
+    ("/spend", "Spend", "spend"),
+    ("/policy", "Policy", "policy"),
+    ("/grants", "Grants", "grants"),
+    ("/backlog", "Backlog", "backlog"),
+    ("/journal", "Journal", "journal"),
+];
+
+/// The rarer pages, which unfold. The button has the name of the page if it is one of them.
+fn more(at: &str) -> Markup {
+    let here = MORE.iter().find(|(_, _, part)| *part == at);
+    html! {
+        details.more {
+            summary class=[here.is_some().then_some("here")] { (here.map_or("More", |(_, name, _)| name)) }
+            div.sheet { @for (href, name, part) in MORE { (menu(href, name, *part == at)) } }
+        }
     }
 }
 

@@ -1,15 +1,22 @@
 //! The pages. They are whole without scripts; a small script keeps them up to date.
 
+mod backlog;
 mod call;
+mod call_list;
+mod chart;
 mod checkpoints;
 mod diff;
 mod enter;
+mod entries;
+mod grants;
 mod graph;
 mod health;
 mod hold;
 mod inbox;
 mod key;
 mod layout;
+mod parts;
+mod policy;
 mod run;
 mod runs;
 mod several;
@@ -17,6 +24,8 @@ mod transcript;
 mod waterfall;
 
 use serde_json::Value;
+mod sessions;
+mod spend;
 
 use crate::access::{Role, Visitor};
 use crate::act::{self, Decision, NewRun, Rollback, SendBack, Way, Why};
@@ -56,7 +65,16 @@ const fn form(
 }
 
 /// The pages, a table for each file that has its own.
-const TABLES: &[&[PageRoute]] = &[PAGES];
+const TABLES: &[&[PageRoute]] = &[
+    PAGES,
+    backlog::PAGES,
+    call_list::PAGES,
+    entries::PAGES,
+    grants::PAGES,
+    policy::PAGES,
+    sessions::PAGES,
+    spend::PAGES,
+];
 
 /// All pages.
 pub(crate) fn routes() -> impl Iterator<Item = &'static PageRoute> {

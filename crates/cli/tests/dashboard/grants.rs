@@ -1,0 +1,69 @@
+//! Grants: given, used and revoked from the dashboard, signed for whoever does it.
+
+use serde_json::{Value, json};
+
+use crate::served::{Served, own_token, person, project_of};
+use crate::world::Repo;
+
+#[test]
+fn a_grant_is_given_used_and_revoked() {
+    let repo = Repo::new();
+    repo.windlass(&["people", "add", "ada"]).exit(0);
+    let served = Served::start(&repo.place, &[]);
+    let token = own_token(&repo.place);
+    let project = project_of(&repo.place);
+    let base = format!("/api/v1/projects/{project}/grants");
+    let get = |path: &str| served.call(&token, "GET", path, &Value::Null).status(200).json();
+    assert_eq!(get(&base), json!({ "grants": [], "next": null }));
+    let wide = json!({ "tool": "shell/run", "reason": "all of it" });
+    served.call(&token, "POST", &base, &wide).refused(409, "GRANT_TOO_WIDE");
+    let unknown = json!({ "tool": "shell/run", "reason": "x", "what": 1 });
+    served.call(&token, "POST", &base, &unknown).refused(422, "REQUEST_INVALID");
+    let new = json!({ "tool": "shell/run", "path": "CLAUDE.md", "times": 2, "for": "2h", "reason": "the <notes>" });
+    served.call(&token, "POST", &base, &new).status(200);
+    let line = "echo x > CLAUDE.md";
+    let call = repo.place.shell("shell/run", line, &["--key", "one", "--json"]).exit(0).json();
+    let given = get(&base)["grants"][0].clone();
+    let id = given["grant"].as_str().unwrap().to_owned();
+    assert_eq!(
+        (&given["status"], &given["used"], &given["times"]),
+        (&json!("open"), &json!(1), &json!(2))
+    );
+    assert_eq!((&given["granted"]["by"], &given["path"]), (&json!("ada"), &json!("CLAUDE.md")));
+    assert_eq!(get(&format!("{base}/{id}"))["uses"][0]["call"], call["trace_id"]);
+
+    // A viewer sees it and can do nothing about it.
+    let viewer = person(&repo.place, "vic", "viewer");
+    served.call(&viewer, "GET", &base, &Value::Null).status(200);
+    served.call(&viewer, "POST", &base, &new).refused(403, "REQUEST_INVALID");
+    let revoke = format!("{base}/{id}/revoke");
+    let why = json!({ "reason": "done" });
+    served.call(&viewer, "POST", &revoke, &why).refused(403, "REQUEST_INVALID");
+
+    let cookie = served.enter(&served.link);
+    let browse = |path: &str| served.browse(&cookie, "GET", path, "").status(200).body;
+    let page = browse("/grants");
+    assert!(
+        page.contains("in force") && page.contains("1 of 2") && page.contains("the &lt;notes&gt;"),
+        "{page}"
+    );
+    let own = format!("/grants/{project}/{id}");
+    assert!(page.contains(&own) && browse(&own).contains("Revoke it"));
+    let reply = served.browse(&cookie, "POST", &format!("{own}/revoke"), "reason=done").status(303);
+    assert_eq!(reply.header("location"), own);
+    assert!(browse(&own).contains("revoked by"));
+    assert!(browse("/grants").contains("No grant is in force."));
+    assert!(browse("/grants?all=yes").contains("revoked"));
+    served.call(&token, "POST", &revoke, &why).refused(409, "GRANT_ENDED");
+    repo.place.shell("shell/run", line, &["--new-key"]).exit(4);
+    let form = "tool=shell%2Frun&command=git+push+*&times=1&for=1h&reason=release";
+    served.browse(&cookie, "POST", &format!("/grants/{project}"), form).status(303);
+    assert!(browse("/grants").contains("git push *"));
+    let wrong =
+        served.browse(&cookie, "POST", &format!("/grants/{project}"), "tool=x&times=many&reason=x");
+    assert_eq!(wrong.status, 422);
+    for path in ["x", "01890a5d-ac96-774b-bcce-b302099a8057"] {
+        served.call(&token, "GET", &format!("{base}/{path}"), &Value::Null).status(404);
+    }
+    repo.is_whole();
+}

@@ -1,0 +1,142 @@
+//! Parts that several pages have.
+
+use maud::{Markup, html};
+use serde_json::Value;
+
+use super::layout::{Page, encode};
+use crate::dashboard::Context;
+
+/// A page that is rendered for the visitor.
+pub(super) fn rendered(
+    context: &Context<'_>,
+    title: &str,
+    at: &str,
+    is_live: bool,
+    body: Markup,
+) -> super::Answer {
+    let page = Page { title, at, visitor: Some(context.visitor), is_live, body };
+    super::Answer::Page(page.render())
+}
+
+/// The choice of a project, if there are several; `all` says whether all of them can be chosen at once.
+pub(super) fn project_choice(context: &Context<'_>, all: bool) -> Markup {
+    let chosen = context.field("project");
+    html! {
+        @if context.dashboard.projects.len() > 1 {
+            label { "Project"
+                select name="project" {
+                    @if all { option value="" { "all" } }
+                    @for project in &context.dashboard.projects {
+                        option value=(project.id()) selected[chosen == Some(project.id())] { (project.name()) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A choice of one of some words, or all.
+pub(super) fn choice(
+    context: &Context<'_>,
+    label: &str,
+    name: &str,
+    words: &[(String, String)],
+) -> Markup {
+    let chosen = context.field(name);
+    html! {
+        label { (label)
+            select name=(name) {
+                option value="" { "all" }
+                @for (value, word) in words {
+                    option value=(value) selected[chosen == Some(value.as_str())] { (word) }
+                }
+            }
+        }
+    }
+}
+
+/// A link to the next page, with the fields that this one has.
+pub(super) fn older(
+    context: &Context<'_>,
+    path: &str,
+    next: &str,
+    fields: &[&str],
+    words: &str,
+) -> Markup {
+    let mut address = format!("{path}?cursor={}", encode(next));
+    for name in fields {
+        if let Some(value) = context.field(name) {
+            address.push_str(&format!("&{name}={}", encode(value)));
+        }
+    }
+    html! { p { a.button href=(address) { (words) } } }
+}
+
+/// The name of a project for people.
+pub(super) fn project_name<'a>(context: &'a Context<'_>, id: &'a str) -> &'a str {
+    let found = context.dashboard.projects.iter().find(|project| project.id() == id);
+    found.map_or(id, |project| project.name())
+}
+
+/// A document over several lines.
+pub(super) fn pretty(value: &Value) -> String {
+    serde_json::to_string_pretty(value).unwrap_or_default()
+}
+
+/// The text of a value, by the pointer to it.
+pub(super) fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
+    value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// The texts of an array, by the pointer to it.
+pub(super) fn texts<'a>(value: &'a Value, pointer: &str) -> Vec<&'a str> {
+    let items = value.pointer(pointer).and_then(Value::as_array);
+    items.into_iter().flatten().filter_map(Value::as_str).collect()
+}
+
+/// A number with spaces between its thousands.
+pub(super) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at) % 3 == 0 {
+            text.push('\u{202f}');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A cost in millionths of a dollar: to the cent, or finer where that would be nothing.
+pub(super) fn dollars(micros: u64) -> String {
+    match micros {
+        0 => "$0".to_owned(),
+        1..=99_999 => format!("${}.{:06}", micros / 1_000_000, micros % 1_000_000),
+        _ => format!("${}.{:02}", grouped(micros / 1_000_000), micros % 1_000_000 / 10_000),
+    }
+}
+
+/// The field for the passphrase of the visitor's key.
+pub(super) fn passphrase() -> Markup {
+    html! {
+        details { summary { "Your key has a passphrase" }
+            label { "Passphrase" input type="password" name="passphrase" autocomplete="off"; } }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped_and_costs_are_never_rounded_to_nothing() {
+        assert_eq!(
+            ["0", "999", "1\u{202f}000", "1\u{202f}234\u{202f}567"],
+            [0, 999, 1_000, 1_234_567].map(grouped).each_ref().map(String::as_str)
+        );
+        assert_eq!(
+            ["$0", "$0.000005", "$0.10", "$12.34"],
+            [0, 5, 100_000, 12_345_678].map(dollars).each_ref().map(String::as_str)
+        );
+    }
+}
