@@ -3,6 +3,7 @@
 
 const banner = document.getElementById("connection");
 const pauseMs = 150;
+const againMs = 500;
 let timer = null;
 let fetching = false;
 let again = false;
@@ -28,11 +29,17 @@ async function refresh() {
     // The server is gone; the stream below says so.
   } finally {
     fetching = false;
+    lookAgain();
     if (again) {
       again = false;
       schedule();
     }
   }
+}
+
+// A page that is not complete yet says so, and is looked at again soon.
+function lookAgain() {
+  if (document.querySelector("[data-again]")) setTimeout(schedule, againMs);
 }
 
 function schedule() {
@@ -55,4 +62,5 @@ if (document.body.hasAttribute("data-live")) {
   events.addEventListener("reset", schedule);
   // Times such as "2 min ago" grow old.
   setInterval(schedule, 30000);
+  lookAgain();
 }

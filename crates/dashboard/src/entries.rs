@@ -268,7 +268,8 @@ impl EntryItem {
 
 /// What an artifact says, in short: the fields that people look for, in this order.
 fn summary(value: &Value) -> String {
-    const FIELDS: [&str; 26] = [
+    const FIELDS: [&str; 27] = [
+        "/task/task",
         "/run_id",
         "/phase",
         "/check",

@@ -165,7 +165,7 @@ fn serve(
     let scheme = if tls.is_some() { "https" } else { "http" };
     let looks = Looks::open(access.folder());
     let keys = Box::new(AccountPeople::open()?);
-    let (access, spend) = (access.clone(), Ledger::default());
+    let (access, spend) = (access.clone(), Ledger::start(&served));
     let dashboard = Dashboard { projects: served, access, hosts, hub, looks, keys, spend };
     let server = Server::start(listener, dashboard, tls).map_err(internal)?;
     let shown = options.host.first().cloned().unwrap_or_else(|| address.to_string());

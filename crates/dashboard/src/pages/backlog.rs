@@ -93,7 +93,7 @@ fn card(context: &Context<'_>, project: &str, item: &BacklogItem) -> Markup {
                 dt { "line" } dd { (item.line) }
             }
             @if can_start && context.visitor.role >= Role::Operator {
-                details { summary { "Start this" }
+                details { summary.button { "Start this" }
                     form.stack method="post" action=(format!("/backlog/{}/start", encode(project))) {
                         input type="hidden" name="digest" value=(item.digest);
                         label { "Loop" input type="text" name="loop" placeholder="the default loop" maxlength="100"; }

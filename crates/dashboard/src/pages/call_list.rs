@@ -24,7 +24,8 @@ fn show(context: &Context<'_>) -> Result<Answer, Problem> {
     });
     let decisions =
         DECISIONS.map(|one| (decision_name(one), decision_word(&decision_name(one)).to_owned()));
-    let several = context.dashboard.projects.len() > 1;
+    let has_project = context.dashboard.projects.len() > 1;
+    let columns = Columns { has_origin: true, has_project };
     let body = html! {
         h1 { "Calls" }
         form.filters method="get" action="/calls" role="search" {
@@ -47,7 +48,7 @@ fn show(context: &Context<'_>) -> Result<Answer, Problem> {
                         p.faint { "Runs, guarded sessions and " code { "windlass call run" } " make them." }
                     }
                 }
-            } @else { (table(context, &found.items, several)) }
+            } @else { (table(context, &found.items, columns)) }
             @if let Some(next) = found.next {
                 (older(context, "/calls", &next.to_string(), &["tool", "decision", "state", "rule", "project"], "Older calls"))
             }
@@ -56,17 +57,26 @@ fn show(context: &Context<'_>) -> Result<Answer, Problem> {
     Ok(rendered(context, "Calls", "calls", true, body))
 }
 
+/// Which columns a table of calls has besides those that all have.
+#[derive(Clone, Copy)]
+pub(super) struct Columns {
+    /// Where calls come from: run, agent and phase.
+    pub(super) has_origin: bool,
+    /// The project.
+    pub(super) has_project: bool,
+}
+
 /// Calls as a table.
-pub(super) fn table(context: &Context<'_>, calls: &[CallRow], several: bool) -> Markup {
+pub(super) fn table(context: &Context<'_>, calls: &[CallRow], columns: Columns) -> Markup {
     html! {
-        div.scroll { table.stacks.wide-first {
-            thead { tr { th { "Call" } th { "Decision" } th { "State" } th { "From" } th { "When" } @if several { th { "Project" } } } }
-            tbody { @for call in calls { (row(context, call, several)) } }
+        div.scroll { table.stacks {
+            thead { tr { th { "Call" } th { "Decision" } th { "State" } @if columns.has_origin { th { "From" } } th { "When" } @if columns.has_project { th { "Project" } } } }
+            tbody { @for call in calls { (row(context, call, columns)) } }
         } }
     }
 }
 
-fn row(context: &Context<'_>, call: &CallRow, several: bool) -> Markup {
+fn row(context: &Context<'_>, call: &CallRow, columns: Columns) -> Markup {
     html! {
         tr {
             td {
@@ -85,13 +95,15 @@ fn row(context: &Context<'_>, call: &CallRow, several: bool) -> Markup {
                 }
             }
             td { span class=(format!("badge call-{}", call.state)) { (state_word(call)) } }
-            td {
-                @if let Some(run) = &call.run { a href=(run_address(&call.project, run)) { code { (run) } } }
-                @let who: Vec<&str> = [&call.agent, &call.phase].into_iter().flatten().map(String::as_str).collect();
-                @if !who.is_empty() { div.faint { (who.join(" · ")) } }
+            @if columns.has_origin {
+                td {
+                    @if let Some(run) = &call.run { a href=(run_address(&call.project, run)) { code { (run) } } }
+                    @let who: Vec<&str> = [&call.agent, &call.phase].into_iter().flatten().map(String::as_str).collect();
+                    @if !who.is_empty() { div.faint { (who.join(" · ")) } }
+                }
             }
             td { (time(call.requested_at)) }
-            @if several { td { (project_name(context, &call.project)) } }
+            @if columns.has_project { td { (project_name(context, &call.project)) } }
         }
     }
 }

@@ -84,9 +84,9 @@ fn row(context: &Context<'_>, one: &Value, run: &str) -> Markup {
     html! {
         tr {
             td { (name) div.faint { code { (text(one, "id")) } } }
-            td data-name="State" { (text(one, "kind")) @if is_gone { div.faint { "its files are deleted" } } }
-            td data-name="Made" { (text(one, "created_at")) }
-            td.number data-name="Files" { (files_in(one)) }
+            td data-label="State" { (text(one, "kind")) @if is_gone { div.faint { "its files are deleted" } } }
+            td data-label="Made" { (text(one, "created_at")) }
+            td.number data-label="Files" { (files_in(one)) }
             td {
                 @if context.visitor.role >= Role::Operator && !is_gone {
                     a.button href=(format!("{run}/rollback?checkpoint={}", encode(name))) { "Roll back…" }

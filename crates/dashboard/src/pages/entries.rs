@@ -41,7 +41,7 @@ fn list(context: &Context<'_>) -> Result<Answer, Problem> {
         (crumbs(context, "")?)
         h1 { "Entries" }
         (chain(&page.trace, page.intact))
-        (button(&format!("{own}/verify"), "Verify this trace now", "primary"))
+        div.row { (button(&format!("{own}/verify"), "Verify this trace now", "primary")) }
         section #entries data-part {
             @if page.entries.is_empty() { div.empty { p { "There are no entries here." } } }
             @else {
@@ -90,6 +90,8 @@ fn one(context: &Context<'_>) -> Result<Answer, Problem> {
     let entry = &found.entry;
     let own = address(context)?;
     let number = entry.sequence_number;
+    let (store, id) = entries::find(context.project()?, context.part("run")?)?;
+    let count = store.load_state(id)?.head.sequence_number;
     let body = html! {
         (crumbs(context, &number.to_string())?)
         h1 { "Entry " (number) }
@@ -104,10 +106,10 @@ fn one(context: &Context<'_>) -> Result<Answer, Problem> {
         p.faint { "Verified by itself: its digest and that of its content are right." }
         h2 { "Content" }
         @if found.artifact == Value::Null { p { "Its content was deleted." } }
-        @else { pre tabindex="0" { (pretty(&found.artifact)) } }
+        @else { pre.long tabindex="0" { (pretty(&found.artifact)) } }
         nav.row aria-label="Entries" {
             @if number > 1 { a.button href=(format!("{own}/{}", number - 1)) { "Entry " (number - 1) } }
-            a.button href=(format!("{own}/{}", number + 1)) { "Entry " (number + 1) }
+            @if number < count { a.button href=(format!("{own}/{}", number + 1)) { "Entry " (number + 1) } }
         }
     };
     Ok(rendered(context, &format!("Entry {number}"), "runs", false, body))

@@ -116,9 +116,9 @@ fn row(context: &Context<'_>, grant: &GrantItem, several: bool) -> Markup {
         tr {
             td { (badge(grant)) div { a href=(address(&grant.project, &grant.grant)) { "Look" @if grant.status == "open" { " or revoke" } } } }
             td { (terms(grant)) }
-            td.number { (grant.used) " of " (grant.times) }
-            td { (time(grant.until)) }
-            td {
+            td.number data-label="used" { (grant.used) " of " (grant.times) }
+            td data-label="until" { (time(grant.until)) }
+            td data-label="given by" {
                 @if let Some(given) = &grant.granted { (given.by) ", " (time(Some(given.at))) div.faint { (given.reason) } }
             }
             @if several { td { (project_name(context, &grant.project)) } }
@@ -156,8 +156,8 @@ fn one(context: &Context<'_>) -> Result<Answer, Problem> {
             (terms(&grant))
             dl.facts {
                 dt { "until" } dd { (time(grant.until)) }
-                @if let Some(given) = &grant.granted { dt { "given by" } dd { (given.by) ", " (time(Some(given.at))) ": " (given.reason) } }
-                @if let Some(revoked) = &grant.revoked { dt { "revoked by" } dd { (revoked.by) ", " (time(Some(revoked.at))) ": " (revoked.reason) } }
+                @if let Some(given) = &grant.granted { dt { "given by" } dd { span { (given.by) ", " (time(Some(given.at))) ": " (given.reason) } } }
+                @if let Some(revoked) = &grant.revoked { dt { "revoked by" } dd { span { (revoked.by) ", " (time(Some(revoked.at))) ": " (revoked.reason) } } }
             }
         }
         h2 { "Uses" }

@@ -111,7 +111,7 @@ pub(super) fn grouped(number: u64) -> String {
 pub(super) fn dollars(micros: u64) -> String {
     match micros {
         0 => "$0".to_owned(),
-        1..=99_999 => format!("${}.{:06}", micros / 1_000_000, micros % 1_000_000),
+        1..=99_999 => format!("$0.{micros:06}").trim_end_matches('0').to_owned(),
         _ => format!("${}.{:02}", grouped(micros / 1_000_000), micros % 1_000_000 / 10_000),
     }
 }
@@ -130,13 +130,9 @@ mod tests {
 
     #[test]
     fn numbers_are_grouped_and_costs_are_never_rounded_to_nothing() {
-        assert_eq!(
-            ["0", "999", "1\u{202f}000", "1\u{202f}234\u{202f}567"],
-            [0, 999, 1_000, 1_234_567].map(grouped).each_ref().map(String::as_str)
-        );
-        assert_eq!(
-            ["$0", "$0.000005", "$0.10", "$12.34"],
-            [0, 5, 100_000, 12_345_678].map(dollars).each_ref().map(String::as_str)
-        );
+        let told = [0, 999, 1_000, 1_234_567].map(grouped);
+        assert_eq!(told, ["0", "999", "1\u{202f}000", "1\u{202f}234\u{202f}567"]);
+        let told = [0, 5, 10, 99_999, 100_000, 12_345_678].map(dollars);
+        assert_eq!(told, ["$0", "$0.000005", "$0.00001", "$0.099999", "$0.10", "$12.34"]);
     }
 }

@@ -77,12 +77,12 @@ fn row(project: &str, rule: &RuleItem) -> Markup {
 
 fn tools(policy: &PolicyDetail) -> Markup {
     html! {
-        section {
-            h2 { "Tools" }
+        details {
+            summary { (policy.tools.len()) " tools" }
             div.scroll { table {
                 thead { tr { th { "Tool" } th { "Class" } th { "Longest time" } } }
                 tbody { @for tool in &policy.tools {
-                    tr { td { code { (tool.tool) } } td { (tool.class.replace('_', " ")) } td.number { (super::layout::words(tool.timeout_ms)) } }
+                    tr { td { code { (tool.tool) } } td { (tool.class.to_lowercase().replace('_', " ")) } td.number { (super::layout::words(tool.timeout_ms)) } }
                 } }
             } }
         }

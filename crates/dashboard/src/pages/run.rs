@@ -105,8 +105,8 @@ fn row(project: &str, phase: &PhaseItem) -> Markup {
                 span class=(format!("badge status-{}", phase.status)) { (phase.status) }
                 @if phase.attempt > 1 { div.faint { "attempt " (phase.attempt) } }
             }
-            td data-name="By" { (phase.doer) }
-            td.number data-name="Time" { @if let Some(ms) = phase.duration_ms { (words(ms)) } @else { (time(phase.started_at)) } }
+            td data-label="By" { (phase.doer) }
+            td.number data-label="Time" { @if let Some(ms) = phase.duration_ms { (words(ms)) } @else { (time(phase.started_at)) } }
             td {
                 @if let Some(verdict) = &phase.verdict { strong { (verdict) } " " }
                 (result)
@@ -134,14 +134,14 @@ fn invocations(item: &RunItem, timeline: &Timeline) -> Markup {
                 div.scroll tabindex="0" role="group" aria-label="Table" { table.stacks {
                     thead { tr { th { "Nr." } th { "Phase" } th { "Who" } th { "Model" } th { "Tokens in, out" } th { "Cost" } th { "Time" } th { "Result" } } }
                     tbody { @for one in &timeline.invocations { tr {
-                        td.number data-name="Nr." { (one.invocation) }
-                        td data-name="Phase" { (one.phase) @if one.attempt > 1 { span.faint { " attempt " (one.attempt) } } }
-                        td data-name="Who" { (one.agent) div.faint { (one.runner) @if let Some(parent) = one.parent { ", asked by " (parent) } } }
-                        td data-name="Model" { (one.model.as_deref().unwrap_or("–")) }
-                        td.number data-name="Tokens" { (one.input_tokens) ", " (one.output_tokens) @if one.unaccounted { span.faint { " not all counted" } } }
-                        td.number data-name="Cost" { (dollars(one.cost_micros)) }
-                        td.number data-name="Time" { @match one.duration_ms { Some(ms) => (words(ms)), None => (time(Some(one.started_at))) } }
-                        td data-name="Result" {
+                        td.number data-label="Nr." { (one.invocation) }
+                        td data-label="Phase" { (one.phase) @if one.attempt > 1 { span.faint { " attempt " (one.attempt) } } }
+                        td data-label="Who" { (one.agent) div.faint { (one.runner) @if let Some(parent) = one.parent { ", asked by " (parent) } } }
+                        td data-label="Model" { (one.model.as_deref().unwrap_or("–")) }
+                        td.number data-label="Tokens" { (one.input_tokens) ", " (one.output_tokens) @if one.unaccounted { span.faint { " not all counted" } } }
+                        td.number data-label="Cost" { (dollars(one.cost_micros)) }
+                        td.number data-label="Time" { @match one.duration_ms { Some(ms) => (words(ms)), None => (time(Some(one.started_at))) } }
+                        td data-label="Result" {
                             (one.result.as_deref().unwrap_or("goes on"))
                             @if !one.note.is_empty() { ": " (one.note) }
                             @if one.runner != "command" {

@@ -56,9 +56,9 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
                                         }
                                         div.faint { code { (item.run) } }
                                     }
-                                    td data-name="Where" { (item.reason.as_deref().or(item.phase.as_deref()).unwrap_or("–")) }
-                                    td data-name="Loop" { (item.client.as_deref().unwrap_or(&item.loop_id)) }
-                                    td data-name="Started" { (time(item.started_at)) }
+                                    td data-label="Where" { (item.reason.as_deref().or(item.phase.as_deref()).unwrap_or("–")) }
+                                    td data-label="Loop" { (item.client.as_deref().unwrap_or(&item.loop_id)) }
+                                    td data-label="Started" { (time(item.started_at)) }
                                     @if several { td { (item.project) } }
                                 }
                             }

@@ -17,6 +17,9 @@ use crate::sessions::{self, SessionDetail};
 pub(super) const PAGES: &[PageRoute] =
     &[page("/sessions", show), page("/sessions/{project}/{session}", one)];
 
+/// The columns of its own calls.
+const OWN: call_list::Columns = call_list::Columns { has_origin: false, has_project: false };
+
 /// The states that a session can be in.
 const STATES: [RunState; 5] =
     [RunState::Open, RunState::Running, RunState::OnHold, RunState::Passed, RunState::Failed];
@@ -132,7 +135,7 @@ fn one(context: &Context<'_>) -> Result<Answer, Problem> {
         }
         section #calls data-part {
             @if detail.calls.is_empty() { p.faint { "No such calls." } }
-            @else { (call_list::table(context, &detail.calls, false)) }
+            @else { (call_list::table(context, &detail.calls, OWN)) }
             @if let Some(next) = &detail.next { (older(context, &own, next, &["tool", "decision"], "Older calls")) }
         }
         section #happenings data-part {

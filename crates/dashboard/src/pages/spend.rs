@@ -99,7 +99,7 @@ fn named(row: &SpendRow) -> Markup {
 /// What the numbers lack.
 fn remarks(found: &Spend) -> Markup {
     html! {
-        @if !found.complete { p.card.warn role="status" { "Runs are still being counted. Load this page again in a moment." } }
+        @if !found.complete { p.card.warn role="status" data-again { "Runs are still being counted; the numbers below are not all. Load this page again in a moment." } }
         @for words in &found.left_out { p.card.warn { (words) "." } }
         @if found.unaccounted { p.faint { "Some agents did not report all that they used." } }
     }
@@ -130,13 +130,13 @@ fn table(
     html! {
         @if rows.is_empty() { p.faint { "Nothing was used." } }
         @else {
-            div.scroll { table.bars {
+            div.scroll { table.stacks {
                 thead { tr { th { (what) } @for measure in &measures { th { (measure.word()) } } } }
                 tbody { @for row in rows {
                     tr {
-                        td { (name(row)) }
+                        td { strong { (name(row)) } }
                         @for measure in &measures {
-                            td.number { span { (measure.words(&row.amount)) } (chart::bar(measure.of(&row.amount), most(*measure))) }
+                            td.number data-label=(measure.word()) { span { (measure.words(&row.amount)) } (chart::bar(measure.of(&row.amount), most(*measure))) }
                         }
                     }
                 } }

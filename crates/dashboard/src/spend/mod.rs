@@ -123,8 +123,19 @@ impl Shared {
 }
 
 impl Ledger {
+    /// Begins to count some projects, so that whoever looks need not wait.
+    #[must_use]
+    pub fn start(projects: &[Arc<dyn Project>]) -> Self {
+        let ledger = Self::default();
+        for project in projects {
+            // What goes wrong is told to whoever looks.
+            drop(ledger.refresh(project, Duration::ZERO));
+        }
+        ledger
+    }
+
     /// Brings the count of a project up to date, as far as that goes in a moment; whether it is.
-    fn refresh(&self, project: &Arc<dyn Project>) -> Result<bool, Problem> {
+    fn refresh(&self, project: &Arc<dyn Project>, patience: Duration) -> Result<bool, Problem> {
         let id = project.id().to_owned();
         let started = Instant::now();
         let mut state = self.0.lock();
@@ -142,7 +153,7 @@ impl Ledger {
             }
         }
         while state.at_work.contains_key(&id) {
-            let Some(left) = PATIENCE.checked_sub(started.elapsed()) else { return Ok(false) };
+            let Some(left) = patience.checked_sub(started.elapsed()) else { return Ok(false) };
             let waited = self.0.done.wait_timeout(state, left);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
@@ -197,7 +208,7 @@ pub fn report(context: &Context<'_>) -> Result<Spend, Problem> {
     let mut complete = true;
     let wanted = projects(context);
     for project in &wanted {
-        complete &= ledger.refresh(project)?;
+        complete &= ledger.refresh(project, PATIENCE)?;
     }
     let today = now().unix_ms().div_euclid(DAY_MS);
     let first = today - i64::from(days) + 1;
