@@ -69,7 +69,7 @@ pub(super) struct Columns {
 /// Calls as a table.
 pub(super) fn table(context: &Context<'_>, calls: &[CallRow], columns: Columns) -> Markup {
     html! {
-        div.scroll { table.stacks {
+        div.scroll tabindex="0" role="group" aria-label="Table" { table.stacks {
             thead { tr { th { "Call" } th { "Decision" } th { "State" } @if columns.has_origin { th { "From" } } th { "When" } @if columns.has_project { th { "Project" } } } }
             tbody { @for call in calls { (row(context, call, columns)) } }
         } }

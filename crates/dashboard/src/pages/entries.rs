@@ -45,7 +45,7 @@ fn list(context: &Context<'_>) -> Result<Answer, Problem> {
         section #entries data-part {
             @if page.entries.is_empty() { div.empty { p { "There are no entries here." } } }
             @else {
-                div.scroll { table.stacks {
+                div.scroll tabindex="0" role="group" aria-label="Table" { table.stacks {
                     thead { tr { th { "No." } th { "What" } th { "Says" } th { "Recorded" } th { "Digest" } } }
                     tbody { @for entry in &page.entries { (row(entry, &own)) } }
                 } }

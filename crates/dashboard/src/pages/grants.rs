@@ -74,7 +74,7 @@ fn show(context: &Context<'_>) -> Result<Answer, Problem> {
                     @if all { p { "There are no grants." } } @else { p { "No grant is in force." } }
                 }
             } @else {
-                div.scroll { table.stacks {
+                div.scroll tabindex="0" role="group" aria-label="Table" { table.stacks {
                     thead { tr { th { "Status" } th { "For" } th { "Used" } th { "Until" } th { "Given by" } @if several { th { "Project" } } } }
                     tbody { @for grant in &found.items { (row(context, grant, several)) } }
                 } }

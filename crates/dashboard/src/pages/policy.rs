@@ -39,7 +39,7 @@ fn show(context: &Context<'_>) -> Result<Answer, Problem> {
                 @if policy.calls_asked > 0 { "; " (policy.calls_asked) " of them were put to a person or covered by a grant, and count for no rule" }
                 "."
             }
-            div.scroll { table.stacks {
+            div.scroll tabindex="0" role="group" aria-label="Table" { table.stacks {
                 thead { tr { th { "Verdict" } th { "Rule" } th { "Lately" } th { "Stands in" } } }
                 tbody { @for rule in &policy.rules { (row(project.id(), rule)) } }
             } }
@@ -79,7 +79,7 @@ fn tools(policy: &PolicyDetail) -> Markup {
     html! {
         details {
             summary { (policy.tools.len()) " tools" }
-            div.scroll { table {
+            div.scroll tabindex="0" role="group" aria-label="Table" { table {
                 thead { tr { th { "Tool" } th { "Class" } th { "Longest time" } } }
                 tbody { @for tool in &policy.tools {
                     tr { td { code { (tool.tool) } } td { (tool.class.to_lowercase().replace('_', " ")) } td.number { (super::layout::words(tool.timeout_ms)) } }
@@ -173,7 +173,7 @@ fn rules(judgement: &Value) -> Markup {
             h2 { "Rules that match" }
             @if hits.is_empty() { p.faint { "None." } }
             @else {
-                div.scroll { table.stacks {
+                div.scroll tabindex="0" role="group" aria-label="Table" { table.stacks {
                     thead { tr { th { "Verdict" } th { "Rule" } th { "Matches" } th { "Stands in" } } }
                     tbody { @for hit in hits {
                         tr {

@@ -6,6 +6,7 @@ use super::Answer;
 use super::call::call_address;
 use super::graph::draw;
 use super::layout::{Page, badge, button, encode, hold_address, run_address, time, words};
+use super::parts::dollars;
 use super::waterfall;
 use crate::access::Role;
 use crate::dashboard::{Context, now};
@@ -180,10 +181,6 @@ pub(super) fn bar(budget: &BudgetItem) -> Markup {
             }
         }
     }
-}
-
-fn dollars(micros: u64) -> String {
-    format!("${}.{:04}", micros / 1_000_000, micros % 1_000_000 / 100)
 }
 
 fn actions(context: &Context<'_>, detail: &RunDetail) -> Markup {

@@ -1,15 +1,19 @@
 //! The list of runs, and the form that starts one.
 
+use std::collections::BTreeMap;
+
 use maud::{Markup, html};
 
 use super::Answer;
 use super::layout::{Page, badge, encode, run_address, time};
+use super::parts::dollars;
 use crate::access::Role;
 use crate::api::wanted;
 use crate::dashboard::{Context, now};
 use crate::model::RunState;
 use crate::problem::Problem;
 use crate::read::{self, Wanted};
+use crate::spend::Amount;
 
 /// The states that a list can be limited to.
 const STATES: [RunState; 8] = [
@@ -28,6 +32,18 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
     let wanted = wanted(context)?;
     let page = read::list(&context.dashboard.projects, &wanted, now())?;
     let several = context.dashboard.projects.len() > 1;
+    let used: BTreeMap<&str, BTreeMap<String, Amount>> = context
+        .dashboard
+        .projects
+        .iter()
+        .filter(|project| page.runs.iter().any(|item| item.project == project.id()))
+        .map(|project| (project.id(), context.dashboard.spend.of_runs(project)))
+        .collect();
+    let spent = |project: &str, run: &str| match used.get(project).and_then(|runs| runs.get(run)) {
+        Some(Amount { cost_micros, .. }) if *cost_micros > 0 => dollars(*cost_micros),
+        Some(Amount { tokens, .. }) => format!("{tokens} tokens"),
+        None => "–".to_owned(),
+    };
     let body = html! {
         h1 { "Runs" }
         (filters(context, &wanted, several))
@@ -43,7 +59,7 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
                 div.scroll tabindex="0" role="group" aria-label="Table" {
                     table.stacks {
                         thead { tr {
-                            th { "State" } th { "Task" } th { "Where" } th { "Loop" } th { "Started" }
+                            th { "State" } th { "Task" } th { "Where" } th { "Loop" } th { "Spent" } th { "Started" }
                             @if several { th { "Project" } }
                         } }
                         tbody {
@@ -58,6 +74,7 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
                                     }
                                     td data-label="Where" { (item.reason.as_deref().or(item.phase.as_deref()).unwrap_or("–")) }
                                     td data-label="Loop" { (item.client.as_deref().unwrap_or(&item.loop_id)) }
+                                    td.number data-label="Spent" { (spent(&item.project, &item.run)) }
                                     td data-label="Started" { (time(item.started_at)) }
                                     @if several { td { (item.project) } }
                                 }

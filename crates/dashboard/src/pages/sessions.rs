@@ -62,7 +62,7 @@ fn show(context: &Context<'_>) -> Result<Answer, Problem> {
                     p.faint { "Guard those of a coding agent: " code { "windlass install claude" } }
                 }
             } @else {
-                div.scroll { table.stacks {
+                div.scroll tabindex="0" role="group" aria-label="Table" { table.stacks {
                     thead { tr { th { "State" } th { "Session" } th { "Client" } th { "Began" } th { "Record" } @if several { th { "Project" } } } }
                     tbody { @for item in &found.sessions {
                         tr {
@@ -144,7 +144,7 @@ fn one(context: &Context<'_>) -> Result<Answer, Problem> {
                 p.faint { "The newest " (detail.happenings.len()) "; " (detail.happenings_left_out) " older ones are in the "
                     a href=(format!("{}/entries", run_address(&item.project, &item.run))) { "entries" } "." }
             }
-            div.scroll { table.stacks {
+            div.scroll tabindex="0" role="group" aria-label="Table" { table.stacks {
                 thead { tr { th { "When" } th { "What" } th { "" } } }
                 tbody { @for one in detail.happenings.iter().rev() {
                     tr { td { (time(Some(one.at))) } td { (one.kind) } td { (one.text) } }

@@ -130,7 +130,7 @@ fn table(
     html! {
         @if rows.is_empty() { p.faint { "Nothing was used." } }
         @else {
-            div.scroll { table.stacks {
+            div.scroll tabindex="0" role="group" aria-label="Table" { table.stacks {
                 thead { tr { th { (what) } @for measure in &measures { th { (measure.word()) } } } }
                 tbody { @for row in rows {
                     tr {

@@ -134,6 +134,21 @@ impl Ledger {
         ledger
     }
 
+    /// What runs have used in all, as far as it is counted: by the name of the run. Runs that are too old are missing.
+    pub fn of_runs(&self, project: &Arc<dyn Project>) -> BTreeMap<String, Amount> {
+        // What goes wrong is told on the page of the spend.
+        drop(self.refresh(project, PATIENCE));
+        let state = self.0.lock();
+        let counted = state.projects.get(project.id());
+        let runs = counted.into_iter().flat_map(|counted| counted.runs.iter());
+        let total = |run: &count::CountedRun| {
+            let mut total = Amount::default();
+            run.used.values().for_each(|amount| total.add(*amount));
+            total
+        };
+        runs.map(|(id, run)| (RunName::of(*id).to_string(), total(run))).collect()
+    }
+
     /// Brings the count of a project up to date, as far as that goes in a moment; whether it is.
     fn refresh(&self, project: &Arc<dyn Project>, patience: Duration) -> Result<bool, Problem> {
         let id = project.id().to_owned();
