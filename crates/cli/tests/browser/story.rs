@@ -63,7 +63,7 @@ fn a_run_is_started_watched_and_approved_in_the_browser() {
     browser.until("#summary", "Is it good?");
     browser.until("#graph", "waits for you");
     browser.click("#summary a.primary");
-    browser.until("#diff", "+work");
+    browser.until(".diff .add", "work");
     browser.enter("#decide form[action$='/approve'] textarea[name=reason]", "it is what I wanted");
     browser.click("#decide form[action$='/approve'] input[name=resume]");
     browser.click("#decide form[action$='/approve'] button.good");
@@ -188,7 +188,7 @@ fn checkpoints_are_compared_and_a_run_is_rolled_back() {
     browser.enter("select[name=from]", "PRE_build_v1");
     browser.enter("select[name=to]", "POST_build_v1");
     browser.click("form.filters button");
-    browser.until(".diff", "+work");
+    browser.until(".diff .add", "work");
     browser.until("main", "work.txt");
     browser.click(".crumbs a:last-of-type");
     browser.click("a[href$='checkpoint=PRE_build_v1']");
