@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::driver::{Browser, DESK, DESK_DARK, PHONE, PHONE_DARK};
 use crate::served::{Served, project_of};
 use crate::story::{log_in, repo};
-use crate::world::{escalating, id_of, passing};
+use crate::world::{answers, build, escalating, id_of, passing, sh};
 
 /// Elements that stick out of the window, and texts that are cut off. What scrolls by itself may be wider.
 const OUTSIDE: &str = "
@@ -75,10 +75,28 @@ fn pages_fit_every_window_and_have_names_for_everything() {
         ("missing", "/nothing".to_owned()),
     ];
     look_at(&browser, &served, &pages);
-    // The picture in the README.
+}
+
+/// The picture in the README is made here.
+#[test]
+fn a_run_that_waits_shows_where_it_is_and_why() {
+    let Some(browser) = Browser::open() else { return };
+    let repo = repo();
+    let served = Served::start(&repo.place, &[]);
+    log_in(&browser, &served, &served.link);
     browser.look(DESK);
-    browser.go(&format!("http://{}/runs/{project}/{held}", served.address));
-    browser.find("#timeline svg");
+    let question = "No test covers goods sold by weight. Go on without one?";
+    let review =
+        json!({ "answer": { "verdict": "escalate", "reason": question, "summary": "seen" } });
+    let answers =
+        repo.answers(&answers(&[build(&[sh("sleep 2; echo built >> built.txt")])], &[review]));
+    let task = "Raise the price of everything sold by weight";
+    let run = ["run", task, "--answers", &answers, "--by", "ada", "--json"];
+    let id = id_of(&repo.windlass(&run).exit(4));
+    browser.go(&format!("http://{}/runs/{}/{id}", served.address, project_of(&repo.place)));
+    browser.until("#summary", question);
+    browser.until("#graph", "waits for you");
+    browser.until("#timeline", "waits, ");
     browser.picture_of(&folder().join("readme.png"), &json!(1280), &json!(860));
 }
 

@@ -6,9 +6,10 @@ use windlass_kernel::Timestamp;
 use super::layout::words;
 use crate::timeline::{Span, SpanKind, Timeline};
 
-/// The width of the picture, of its names, and of the shortest bar.
-const WIDTH: i64 = 900;
+/// The width of the picture, of its names, of the space at its end, and of the shortest bar.
+const WIDTH: i64 = 1160;
 const NAMES: i64 = 190;
+const MARGIN: i64 = 14;
 const BAR_MIN: i64 = 3;
 /// The height of a row and of its bar.
 const ROW: i64 = 24;
@@ -35,7 +36,7 @@ pub(super) fn show(timeline: &Timeline, now: Timestamp) -> Markup {
     let shown = || rows.iter().flat_map(|(_, _, spans)| spans.iter().copied());
     let from = shown().map(|span| span.from.unix_ms()).min().unwrap_or_default();
     let to = shown().map(|span| end(span, now)).max().unwrap_or(from).max(from + 1);
-    let x = |ms: i64| NAMES + (ms - from) * (WIDTH - NAMES) / (to - from);
+    let x = |ms: i64| NAMES + (ms - from) * (WIDTH - NAMES - MARGIN) / (to - from);
     let total = |kind: SpanKind| {
         let ms: i64 = shown().filter(|span| span.kind == kind).map(|span| length(span, now)).sum();
         words(ms.unsigned_abs())
@@ -56,11 +57,11 @@ pub(super) fn show(timeline: &Timeline, now: Timestamp) -> Markup {
                     @for (at, (phase, attempt, spans)) in rows.iter().enumerate() {
                         @let y = i64::try_from(at).unwrap_or_default() * ROW + ROW / 2;
                         text.name x="12" y=(y + BAR - 3) { (name(phase, *attempt)) }
-                        line.rule x1=(NAMES) y1=(y + BAR / 2) x2=(WIDTH) y2=(y + BAR / 2) {}
+                        line.rule x1=(NAMES) y1=(y + BAR / 2) x2=(WIDTH - MARGIN) y2=(y + BAR / 2) {}
                         @for span in spans {
                             @let left = x(span.from.unix_ms());
                             @let width = (x(end(span, now)) - left).max(BAR_MIN);
-                            rect class=(format!("span {}", span.kind.as_str())) x=(left.min(WIDTH - BAR_MIN)) y=(y) width=(width) height=(BAR) rx="3" {
+                            rect class=(format!("span {}", span.kind.as_str())) x=(left.min(WIDTH - MARGIN - BAR_MIN)) y=(y) width=(width) height=(BAR) rx="3" {
                                 title { (phase) " " (span.kind.word()) " " (words(length(span, now).unsigned_abs())) }
                             }
                         }
