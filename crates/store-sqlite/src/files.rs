@@ -68,4 +68,9 @@ impl DatabaseFiles {
         self.database.check()?;
         self.log.check()
     }
+
+    /// The size of the write-ahead log; 0 if it cannot be found out.
+    pub fn log_bytes(&self) -> u64 {
+        std::fs::metadata(self.log.path()).map_or(0, |found| found.len())
+    }
 }

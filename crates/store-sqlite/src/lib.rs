@@ -44,6 +44,10 @@
 //! (`synchronous = FULL`) before its position is written, and the one commit that is not synced, the index
 //! that `close` writes, does not change the position.
 //!
+//! **The log.** It is checkpointed when it is long, and by whoever opens the store after one that left it long. The first
+//! process to open a store reads all of the log, so that a process which closes the store and lives for longer than a
+//! moment leaves at most 64 pages in it, unless somebody else reads them.
+//!
 //! **Counts.** Triggers keep the number of indexed traces in each state, and of their entries, in the transaction
 //! that changes a trace (`counts.sql`), so that `count` does not read them all. No decision depends on it.
 //!

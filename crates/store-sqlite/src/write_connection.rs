@@ -20,6 +20,9 @@ use crate::unindexed::UnindexedTraces;
 
 /// How long closing a store waits for other processes.
 const CLOSING_TIMEOUT: Duration = Duration::from_millis(100);
+/// The size of a write-ahead log from which on closing a store empties it: 64 pages. Whoever opens the store first reads
+/// and checks all of the log.
+const CLOSED_LOG_BYTES_MAX: u64 = 64 * (4096 + 24);
 
 pub struct WriteTransaction<'a> {
     pub connection: &'a Connection,
@@ -180,13 +183,20 @@ impl WriteConnection {
 
     /// Indexes the unindexed traces, if no other process writes. Without a sync: the index follows from
     /// the entries, and if it is lost the next process writes it. It does not change the position of the
-    /// store, which must be durable. A long log is checkpointed when the store is next opened.
+    /// store, which must be durable. Then empties a long log, unless another process uses it.
     pub fn close(&mut self) {
-        let Self { connection, unindexed, disk, .. } = self;
-        let is_queued = disk.as_ref().is_some_and(|disk| disk.turns.is_some());
-        if is_queued || lock(unindexed).is_empty() {
+        let is_queued = self.disk.as_ref().is_some_and(|disk| disk.turns.is_some());
+        if is_queued {
             return;
         }
+        if !lock(&self.unindexed).is_empty() {
+            self.index_all();
+        }
+        self.empty_log();
+    }
+
+    fn index_all(&mut self) {
+        let Self { connection, unindexed, .. } = self;
         let begun = connection.execute_batch("PRAGMA synchronous = NORMAL").is_ok()
             && connection.busy_timeout(CLOSING_TIMEOUT).is_ok()
             && execute(connection, "begin a transaction", "BEGIN IMMEDIATE", []).is_ok();
@@ -199,6 +209,19 @@ impl WriteConnection {
             drop(traces);
             // There is nobody to report to.
             drop(self.end(indexed));
+        }
+    }
+
+    /// Checkpoints a long log and empties its file. If that fails, the log stays as it is.
+    fn empty_log(&self) {
+        let Some(disk) = &self.disk else { return };
+        let is_long = disk.files.log_bytes() > CLOSED_LOG_BYTES_MAX;
+        if is_long
+            && self.check_files().is_ok()
+            && self.connection.busy_timeout(Duration::ZERO).is_ok()
+        {
+            let sql = "PRAGMA wal_checkpoint(TRUNCATE)";
+            drop(self.connection.query_row(sql, [], |_| Ok(())));
         }
     }
 }

@@ -38,18 +38,28 @@ type Known = BTreeMap<TraceId, Expiry>;
 
 /// Ends the runs whose holds have expired: one run, or all. Where that is not possible, as on a read-only disk,
 /// they are shown as expired.
-pub fn end_expired(project: &Project, name: Option<&str>, output: &Output) -> Result<(), Failure> {
+///
+/// Returns the runs that were looked at, to go on with: opening the journal costs more than a look.
+pub fn end_expired(
+    project: &Project,
+    name: Option<&str>,
+    output: &Output,
+) -> Result<Runs, Failure> {
     let path = project.state()?.join(FILE);
-    let expired = expired_runs(&project.runs()?, name, path)?;
+    let runs = project.runs()?;
+    let expired = expired_runs(&runs, name, path)?;
     if expired.is_empty() {
-        return Ok(());
+        return Ok(runs);
     }
-    let Ok(setup) = open_to_read(project, None, output) else { return Ok(()) };
-    for trace_id in expired {
-        // Another process may have taken it up, and whoever looks later tries again.
-        drop(setup.engine.expire_hold(trace_id));
+    // One journal is open at a time.
+    drop(runs);
+    if let Ok(setup) = open_to_read(project, None, output) {
+        for trace_id in expired {
+            // Another process may have taken it up, and whoever looks later tries again.
+            drop(setup.engine.expire_hold(trace_id));
+        }
     }
-    Ok(())
+    project.runs()
 }
 
 /// The runs whose holds have expired.

@@ -47,8 +47,7 @@ pub fn run(project: &Project, command: &Queue, output: &Output) -> CommandResult
 }
 
 fn list(project: &Project, limit: usize, ids: bool, output: &Output) -> CommandResult {
-    expiry::end_expired(project, None, output)?;
-    let runs = project.runs()?;
+    let runs = expiry::end_expired(project, None, output)?;
     let Holds { waiting, count, damaged } = Holds::read(&runs, limit)?;
     let merges = open_merges(project, &runs)?;
     if ids {
@@ -149,7 +148,7 @@ fn text(ts: Timestamp) -> String {
 }
 
 fn show(project: &Project, name: &str, since: Option<&str>, output: &Output) -> CommandResult {
-    expiry::end_expired(project, Some(name), output)?;
+    drop(expiry::end_expired(project, Some(name), output)?);
     let setup = open_to_read(project, None, output)?;
     let (trace_id, hold_id) = find_hold(project, &setup, name)?;
     let run = setup.engine.read(trace_id)?;

@@ -22,8 +22,7 @@ use crate::session_loop;
 
 /// Shows one run, or the runs of the project.
 pub fn run(project: &Project, options: &Status, output: &Output) -> CommandResult {
-    expiry::end_expired(project, options.run.as_deref(), output)?;
-    let runs = project.runs()?;
+    let runs = expiry::end_expired(project, options.run.as_deref(), output)?;
     tell_open_glass(&runs, output)?;
     if options.metrics {
         return metrics::run(project, &runs, output);

@@ -8,6 +8,7 @@
 )]
 
 mod audit;
+mod closing;
 mod copies;
 mod counts;
 mod crash;
