@@ -99,6 +99,7 @@ const fn name(machine: Machine) -> &'static str {
         Machine::Call => "call",
         Machine::Run => "run",
         Machine::Grant => "grant",
+        Machine::Notification => "notification",
     }
 }
 
@@ -117,6 +118,7 @@ impl JournalError {
             | Self::SeveralRuns { .. }
             | Self::WrongMachine { expected: Machine::Run, .. } => Code::RunNotFound,
             Self::WrongMachine { expected: Machine::Grant, .. } => Code::GrantNotFound,
+            Self::WrongMachine { expected: Machine::Notification, .. } => Code::TraceNotFound,
             Self::NotCanonical { source, .. } => source.code(),
             Self::Stale { .. } => Code::StateConcurrentExecution,
             Self::Observer(error) => error.code,

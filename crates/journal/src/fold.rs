@@ -2,6 +2,7 @@
 
 use windlass_kernel::artifact::Artifact;
 use windlass_kernel::grant::{Grant, GrantEvent};
+use windlass_kernel::notification::{Notification, NotificationEvent};
 use windlass_kernel::run::{Run, RunEvent};
 use windlass_kernel::{
     ArtifactBody, ArtifactType, Call, ChainError, Digest, Draft, Entry, Head, Machine, PlanId,
@@ -214,6 +215,58 @@ impl Fold for Grant {
         let draft = Draft {
             ts: event.ts,
             transition: Transition { from, to, artifact: ArtifactType::GrantEvent },
+            artifact_id: event.artifact_id,
+            artifact_digest: body.digest(),
+            tool_call_id: None,
+            idempotency_key: None,
+        };
+        Ok((draft, body))
+    }
+}
+
+impl Fold for Notification {
+    type Artifact = NotificationEvent;
+    const MACHINE: Machine = Machine::Notification;
+
+    fn empty(trace_id: TraceId) -> Self {
+        Self::empty(trace_id)
+    }
+
+    fn head(&self) -> &Head {
+        &self.head
+    }
+
+    fn plan_id(&self) -> Option<PlanId> {
+        self.created.as_ref().map(|_| PlanId(self.head.trace_id.0))
+    }
+
+    fn read(entry: &Entry, body: &[u8]) -> Result<NotificationEvent, ChainError> {
+        NotificationEvent::of_entry(entry, body)
+    }
+
+    fn skim(entry: &Entry, body: &[u8]) -> Result<NotificationEvent, ChainError> {
+        <Self as Fold>::read(entry, body)
+    }
+
+    fn apply(
+        &mut self,
+        entry: &Entry,
+        event: &NotificationEvent,
+        head: Head,
+    ) -> Result<(), ChainError> {
+        Self::apply(self, entry, &event.event, head)
+    }
+
+    fn draft(&self, event: &NotificationEvent) -> Result<(Draft, ArtifactBody), JournalError> {
+        let trace_id = self.head.trace_id;
+        let body =
+            event.to_bytes().map_err(|source| JournalError::NotCanonical { trace_id, source })?;
+        let body = ArtifactBody::new(body);
+        let from = self.head.state.unwrap_or(State::Due);
+        let to = event.event.to_state();
+        let draft = Draft {
+            ts: event.ts,
+            transition: Transition { from, to, artifact: ArtifactType::NotificationEvent },
             artifact_id: event.artifact_id,
             artifact_digest: body.digest(),
             tool_call_id: None,

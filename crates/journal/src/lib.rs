@@ -1,7 +1,8 @@
 //! Reads and writes traces. Everything above the stores goes through this crate.
 //!
 //! - [`Fold`]: a state that is folded from a trace's entries. [`Call`](windlass_kernel::Call),
-//!   [`Run`](windlass_kernel::run::Run) and [`Grant`](windlass_kernel::grant::Grant) implement it.
+//!   [`Run`](windlass_kernel::run::Run), [`Grant`](windlass_kernel::grant::Grant) and
+//!   [`Notification`](windlass_kernel::notification::Notification) implement it.
 //! - [`Reader`]: folds a trace from a store, with an explicit choice of what is verified ([`Check`]).
 //! - [`Recorder`]: holds a trace's lease, folds new entries and commits them. [`Observer`]s see each
 //!   entry once, as it is folded.

@@ -1,6 +1,7 @@
 //! Verifying a trace of any machine, entry by entry.
 
 use windlass_kernel::grant::{self, Grant, GrantEvent, GrantUse};
+use windlass_kernel::notification::{Notification, NotificationEvent};
 use windlass_kernel::run::{Run, RunEvent};
 use windlass_kernel::{
     ArtifactChain, ArtifactHeader, ArtifactType, ChainError, Digest, Entry, Head, HoldReference,
@@ -20,6 +21,7 @@ pub struct TraceVerifier {
     links: ArtifactChain,
     run: Option<Box<Run>>,
     grant: Option<Box<Grant>>,
+    notification: Option<Box<Notification>>,
     /// The entry that dispatched the call: its number and the call's id.
     tool_call: Option<(u64, Option<ToolCallId>)>,
     /// The answered hold of a run by which the call was decided.
@@ -59,6 +61,7 @@ impl TraceVerifier {
             links: ArtifactChain::default(),
             run: None,
             grant: None,
+            notification: None,
             tool_call: None,
             hold: None,
             signers: Vec::new(),
@@ -121,7 +124,15 @@ impl TraceVerifier {
                 };
                 self.signers.extend(signed.map(|signed| Signature::of(entry, signed)));
             }
-            ArtifactType::RunEvent | ArtifactType::GrantEvent => {}
+            ArtifactType::NotificationEvent if self.purged == 0 => {
+                let notification = self
+                    .notification
+                    .get_or_insert_with(|| Box::new(Notification::empty(entry.trace_id)));
+                let event = NotificationEvent::of_entry(entry, body)?;
+                Fold::apply(notification.as_mut(), entry, &event, head)?;
+            }
+            ArtifactType::RunEvent | ArtifactType::GrantEvent | ArtifactType::NotificationEvent => {
+            }
         }
         Ok(())
     }
@@ -139,7 +150,9 @@ impl TraceVerifier {
     pub fn agrees_with(&self, recorded: &TraceState) -> Result<(), ChainError> {
         let run = self.run.as_deref().and_then(Fold::plan_id);
         let grant = self.grant.as_deref().and_then(Fold::plan_id);
-        agree(&self.head, self.links.plan_id().or(run).or(grant), recorded)
+        let notification = self.notification.as_deref().and_then(Fold::plan_id);
+        let plan_id = self.links.plan_id().or(run).or(grant).or(notification);
+        agree(&self.head, plan_id, recorded)
     }
 
     /// The answered hold of a run by which the call was decided, if it was.

@@ -415,7 +415,7 @@ impl Artifact {
             ArtifactType::SupervisorDecision => read(body).map(Self::Decision),
             ArtifactType::ToolCall => read(body).map(Self::Call),
             ArtifactType::ToolEffect => read(body).map(Self::Effect),
-            ArtifactType::RunEvent | ArtifactType::GrantEvent => {
+            ArtifactType::RunEvent | ArtifactType::GrantEvent | ArtifactType::NotificationEvent => {
                 Err(CanonError::Invalid(format!("a {artifact_type} is not an artifact of a call")))
             }
         }

@@ -158,7 +158,9 @@ impl Call {
                 | State::Resumed
                 | State::Terminal
                 | State::Granted
-                | State::Withdrawn,
+                | State::Withdrawn
+                | State::Due
+                | State::Settled,
             ) => Next::Done,
         }
     }
@@ -195,7 +197,10 @@ pub fn transition_of(artifact: &Artifact) -> Option<crate::Transition> {
 /// Whether entries with this artifact belong to a call.
 #[must_use]
 pub const fn is_call_artifact(artifact_type: ArtifactType) -> bool {
-    !matches!(artifact_type, ArtifactType::RunEvent | ArtifactType::GrantEvent)
+    !matches!(
+        artifact_type,
+        ArtifactType::RunEvent | ArtifactType::GrantEvent | ArtifactType::NotificationEvent
+    )
 }
 
 #[cfg(test)]

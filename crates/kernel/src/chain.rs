@@ -329,7 +329,9 @@ impl Head {
             | State::Resumed
             | State::Terminal
             | State::Granted
-            | State::Withdrawn => Ok(self.tool_call_id),
+            | State::Withdrawn
+            | State::Due
+            | State::Settled => Ok(self.tool_call_id),
         }
     }
 

@@ -1,4 +1,4 @@
-//! The pure core: ids, canonical JSON and digests; the state machines of calls, runs and grants; the hash
+//! The pure core: ids, canonical JSON and digests; the state machines of calls, runs, grants and notifications; the hash
 //! chain of the journal; the next step of a call or run, and the recovery of an interrupted call;
 //! hosts on the network and the rules that list them.
 //!
@@ -19,6 +19,7 @@ mod host;
 mod id;
 mod json_scan;
 mod key;
+pub mod notification;
 mod person;
 pub mod recovery;
 mod replay_point;

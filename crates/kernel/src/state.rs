@@ -1,7 +1,7 @@
 //! The states of traces and the table of transitions between them.
 //!
-//! A trace is a call, a run or a grant, depending on its first entry. All use the same entries and this
-//! table.
+//! A trace is a call, a run, a grant or a notification, depending on its first entry. All use the same entries
+//! and this table.
 
 use std::fmt;
 use std::str::FromStr;
@@ -91,6 +91,10 @@ names! {
         Granted = "GRANTED",
         /// A grant that was revoked, is used up or has expired.
         Withdrawn = "WITHDRAWN",
+        /// A notification that is to be sent.
+        Due = "DUE",
+        /// A notification that was delivered or given up. Only a person who asks for it once more leaves this state.
+        Settled = "SETTLED",
     }
 }
 
@@ -109,10 +113,12 @@ names! {
         RunEvent = "run_event",
         /// An event of a grant.
         GrantEvent = "grant_event",
+        /// An event of a notification.
+        NotificationEvent = "notification_event",
     }
 }
 
-/// The three kinds of trace.
+/// The kinds of trace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Machine {
     /// One tool call.
@@ -121,6 +127,8 @@ pub enum Machine {
     Run,
     /// One grant for a pattern of calls.
     Grant,
+    /// One notification of one receiver.
+    Notification,
 }
 
 impl Machine {
@@ -131,6 +139,7 @@ impl Machine {
             Self::Call => "tga.execution_log_entry",
             Self::Run => "windlass.run_log_entry",
             Self::Grant => "windlass.grant_log_entry",
+            Self::Notification => "windlass.notification_log_entry",
         }
     }
 }
@@ -141,7 +150,12 @@ impl State {
     pub const fn is_terminal(self) -> bool {
         matches!(
             self,
-            Self::Completed | Self::Failed | Self::Denied | Self::Terminal | Self::Withdrawn
+            Self::Completed
+                | Self::Failed
+                | Self::Denied
+                | Self::Terminal
+                | Self::Withdrawn
+                | Self::Settled
         )
     }
 
@@ -159,6 +173,7 @@ impl State {
                 Machine::Run
             }
             Self::Granted | Self::Withdrawn => Machine::Grant,
+            Self::Due | Self::Settled => Machine::Notification,
         }
     }
 }
@@ -189,6 +204,7 @@ impl Transition {
                 (S::Pending, S::Pending, A::ActionRequest)
                     | (S::Init, S::Init, A::RunEvent)
                     | (S::Granted, S::Granted, A::GrantEvent)
+                    | (S::Due, S::Due, A::NotificationEvent)
             );
         };
         if self.from as u8 != current as u8 {
@@ -210,6 +226,9 @@ impl Transition {
                 // A rollback, or the merge of an ended run.
                 | (S::Terminal, S::Running | S::Terminal, A::RunEvent)
                 | (S::Granted, S::Granted | S::Withdrawn, A::GrantEvent)
+                | (S::Due, S::Due | S::Settled, A::NotificationEvent)
+                // A person asks for it once more.
+                | (S::Settled, S::Due, A::NotificationEvent)
         )
     }
 }

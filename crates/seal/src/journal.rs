@@ -167,9 +167,10 @@ fn references(artifact_type: ArtifactType, body: &[u8]) -> Result<Vec<CallRefere
             })
         }
         // A grant of a project names calls of other runs, which do not belong in the bundle.
-        ArtifactType::ActionRequest | ArtifactType::ToolCall | ArtifactType::GrantEvent => {
-            Ok(Vec::new())
-        }
+        ArtifactType::ActionRequest
+        | ArtifactType::ToolCall
+        | ArtifactType::GrantEvent
+        | ArtifactType::NotificationEvent => Ok(Vec::new()),
     }
 }
 

@@ -209,7 +209,9 @@ pub fn exit(report: &CallReport) -> u8 {
         | State::Resumed
         | State::Terminal
         | State::Granted
-        | State::Withdrawn => 1,
+        | State::Withdrawn
+        | State::Due
+        | State::Settled => 1,
     }
 }
 
@@ -368,7 +370,9 @@ fn headline(report: &CallReport) -> (String, Style) {
             | State::Resumed
             | State::Terminal
             | State::Granted
-            | State::Withdrawn,
+            | State::Withdrawn
+            | State::Due
+            | State::Settled,
             None,
         ) => (state, Style::Warn),
     }

@@ -208,8 +208,8 @@ fn check_store(store: &dyn Store, findings: &mut Findings) {
         if !store.is_held(state).unwrap_or(true) {
             match state.head.state {
                 Some(State::Executing | State::Authorized) => interrupted += 1,
-                // An open grant waits for nobody.
-                Some(State::Granted) => {}
+                // An open grant waits for nobody, and a message for its receiver.
+                Some(State::Granted | State::Due) => {}
                 _ => waiting += 1,
             }
         }

@@ -161,7 +161,7 @@ fn describe(store: &dyn Store, state: &TraceState, live: bool) -> Value {
 fn row(store: &dyn Store, state: &TraceState, live: bool) -> Vec<(String, Option<Style>)> {
     let current = state.head.state.unwrap_or(State::Pending);
     let style = match current {
-        State::Completed | State::Terminal => Style::Good,
+        State::Completed | State::Terminal | State::Settled => Style::Good,
         State::Failed | State::Denied => Style::Bad,
         State::Pending
         | State::Authorized
@@ -171,7 +171,8 @@ fn row(store: &dyn Store, state: &TraceState, live: bool) -> Vec<(String, Option
         | State::Checkpoint
         | State::Resumed
         | State::Granted
-        | State::Withdrawn => Style::Warn,
+        | State::Withdrawn
+        | State::Due => Style::Warn,
     };
     let remark = match (live, waits(store, state, live)) {
         (true, _) => "in use",
@@ -207,6 +208,7 @@ fn show(project: &Project, id: TraceId, output: &Output) -> CommandResult {
         Machine::Call => "call",
         Machine::Run => "run",
         Machine::Grant => "grant",
+        Machine::Notification => "notification",
     };
     output.line(&format!("{} {kind} {id}", output.paint(current.as_str(), Style::Bold)));
     output.line(&format!("  plan        {}", state.plan_id));

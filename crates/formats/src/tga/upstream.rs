@@ -101,7 +101,7 @@ impl UpstreamChain {
                     "the outcome and the state of its entry differ",
                 )?;
             }
-            ArtifactType::RunEvent | ArtifactType::GrantEvent => {
+            ArtifactType::RunEvent | ArtifactType::GrantEvent | ArtifactType::NotificationEvent => {
                 return Err("there is no such artifact in this form");
             }
         }

@@ -207,7 +207,9 @@ impl ArtifactHeader {
                 };
                 (artifact_id, trace_id, reference)
             }
-            ArtifactType::RunEvent | ArtifactType::GrantEvent => return None,
+            ArtifactType::RunEvent | ArtifactType::GrantEvent | ArtifactType::NotificationEvent => {
+                return None;
+            }
         };
         let (artifact_id, trace_id) = (ArtifactId(id(artifact_id)?), TraceId(id(trace_id)?));
         Some(Self { artifact_id, trace_id, reference })
@@ -269,7 +271,7 @@ impl ArtifactHeader {
                     ),
                 },
             }),
-            ArtifactType::RunEvent | ArtifactType::GrantEvent => {
+            ArtifactType::RunEvent | ArtifactType::GrantEvent | ArtifactType::NotificationEvent => {
                 Err(CanonError::Invalid(format!("a {artifact_type} is not an artifact of a call")))
             }
         }

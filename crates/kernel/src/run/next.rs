@@ -86,6 +86,8 @@ impl Run {
                 State::Terminal
                 | State::Granted
                 | State::Withdrawn
+                | State::Due
+                | State::Settled
                 | State::Pending
                 | State::Authorized
                 | State::Executing

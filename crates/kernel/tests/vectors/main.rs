@@ -166,7 +166,7 @@ fn no_other_transition_is_allowed_for_a_call() {
                 for &artifact in ArtifactType::ALL {
                     let of_another = !is_call(from)
                         && !is_call(to)
-                        && [ArtifactType::RunEvent, ArtifactType::GrantEvent].contains(&artifact);
+                        && !windlass_kernel::is_call_artifact(artifact);
                     let transition = Transition { from, to, artifact };
                     allowed += usize::from(!of_another && transition.is_allowed_from(current));
                 }

@@ -179,6 +179,12 @@ impl Fixture {
         self.trace_of((State::Granted, ArtifactType::GrantEvent), states, bodies)
     }
 
+    /// A notification that goes from its first entry through these states.
+    pub fn notification(&self, states: &[State]) -> Trace {
+        let bodies = (0..=states.len()).map(|n| format!(r#"{{"event":"try","n":{n}}}"#).into());
+        self.trace_of((State::Due, ArtifactType::NotificationEvent), states, bodies)
+    }
+
     /// A run of so many entries that does not end.
     pub fn run_long(&self, length: usize) -> Trace {
         self.run(&vec![State::Running; length - 1])

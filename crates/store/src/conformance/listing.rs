@@ -8,7 +8,7 @@ use super::watch::{ALL, Scanned, assert_reads_back, hold, put, scan};
 use crate::store::Store;
 use crate::types::{After, Counts, Parts, Record, TraceFilter, TraceState};
 
-/// Fills a store with 52 traces of mixed states, not in the order of their ids, and returns them
+/// Fills a store with 55 traces of mixed states, not in the order of their ids, and returns them
 /// newest first.
 fn fill(store: &dyn Store, make: &Fixture) -> Vec<Trace> {
     let runs: [&[State]; 4] = [
@@ -22,7 +22,10 @@ fn fill(store: &dyn Store, make: &Fixture) -> Vec<Trace> {
     traces.extend((0..5).flat_map(|_| runs).map(|states| make.run(states)));
     traces.push(make.grant(&[State::Granted]));
     traces.push(make.grant(&[State::Granted, State::Withdrawn]));
-    assert_eq!(traces.len(), 52);
+    traces.push(make.notification(&[State::Due]));
+    traces.push(make.notification(&[State::Due, State::Settled]));
+    traces.push(make.notification(&[State::Due, State::Settled, State::Due]));
+    assert_eq!(traces.len(), 55);
     for start in [3, 0, 4, 1, 2] {
         for (number, trace) in traces.iter().enumerate().skip(start).step_by(5) {
             let after = if number % 2 == 0 { After::Keep } else { After::Release };
@@ -110,7 +113,7 @@ pub(super) fn what_is_counted_is_what_is_listed(harness: &dyn Harness) {
         expected
     };
     let before = check();
-    assert_eq!(before.traces.values().sum::<u64>(), 52);
+    assert_eq!(before.traces.values().sum::<u64>(), 55);
     // A trace that changes its state is counted once, in the new state.
     let long = make.run_long(3);
     let lease = hold(&*store, &long, 1);

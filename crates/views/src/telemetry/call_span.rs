@@ -62,7 +62,9 @@ pub(super) fn call_span(store: &dyn Store, call: CallMention, parent: SpanId) ->
             | State::Resumed
             | State::Terminal
             | State::Granted
-            | State::Withdrawn,
+            | State::Withdrawn
+            | State::Due
+            | State::Settled,
         )
         | None => SpanStatus::Unset,
     };
