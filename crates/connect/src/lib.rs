@@ -29,7 +29,7 @@ pub use attached::AttachedCommand;
 pub use job::{Certainty, Connect, Job, Reply, Target};
 pub use mcp::{ServerDescription, ToolDescription};
 pub use pool::{Connectors, DescribeError};
-pub use post::{Post, PostError, post_json};
+pub use post::{Post, PostAnswer, PostError, exchange, post_json};
 pub use post_stream::{PostedStream, ResponsePiece, post_stream};
 pub use sandbox::{Confinement, Sandbox, SandboxSettings};
 pub use windlass_cell::{Access, Limits, ReceivedSignal, received_signal};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use reqwest::{Client, Url, redirect, retry};
 use thiserror::Error;
 
@@ -22,6 +22,25 @@ pub struct Post<'a> {
     pub body: Vec<u8>,
     /// The limit for the whole exchange.
     pub timeout: Duration,
+}
+
+/// What a server answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PostAnswer {
+    /// The status.
+    pub status: u16,
+    /// When the server wants to be asked again, if it says so in seconds.
+    pub retry_after: Option<Duration>,
+    /// The body of a success, cut at 64 KiB; that of a refusal is not read.
+    pub body: Vec<u8>,
+}
+
+impl PostAnswer {
+    /// Whether the server accepted the document.
+    #[must_use]
+    pub const fn is_success(&self) -> bool {
+        matches!(self.status, 200..=299)
+    }
 }
 
 /// Why a document was not accepted.
@@ -52,6 +71,18 @@ pub enum PostError {
 /// # Errors
 /// [`PostError`] when it was not accepted; after a time-out it may have arrived nevertheless.
 pub fn post_json(post: Post<'_>) -> Result<Vec<u8>, PostError> {
+    let answer = exchange(post)?;
+    match answer.is_success() {
+        true => Ok(answer.body),
+        false => Err(PostError::Refused { status: answer.status }),
+    }
+}
+
+/// Posts a document and returns what the server answered, be it a refusal.
+///
+/// # Errors
+/// [`PostError`] when no answer came; after a time-out the document may have arrived nevertheless.
+pub fn exchange(post: Post<'_>) -> Result<PostAnswer, PostError> {
     let invalid = |reason: String| PostError::Invalid { reason };
     let url = Url::parse(post.url).map_err(|error| invalid(format!("bad address: {error}")))?;
     let client = client(&url, post.headers)?;
@@ -68,11 +99,16 @@ pub fn post_json(post: Post<'_>) -> Result<Vec<u8>, PostError> {
                 .send()
                 .await
                 .map_err(|error| unreachable(explain(error)))?;
-            let status = response.status();
-            if !status.is_success() {
-                return Err(PostError::Refused { status: status.as_u16() });
+            let status = response.status().as_u16();
+            let retry_after = response.headers().get(RETRY_AFTER);
+            let retry_after = retry_after
+                .and_then(|value| value.to_str().ok()?.trim().parse().ok())
+                .map(Duration::from_secs);
+            let mut answer = PostAnswer { status, retry_after, body: Vec::new() };
+            if !answer.is_success() {
+                return Ok(answer);
             }
-            let mut body = Vec::new();
+            let body = &mut answer.body;
             while let Ok(Some(chunk)) = response.chunk().await {
                 let room = RESPONSE_BYTES_MAX - body.len();
                 body.extend(chunk.iter().take(room));
@@ -80,7 +116,7 @@ pub fn post_json(post: Post<'_>) -> Result<Vec<u8>, PostError> {
                     break;
                 }
             }
-            Ok(body)
+            Ok(answer)
         };
         tokio::time::timeout(post.timeout, sending).await.unwrap_or_else(|_| {
             Err(unreachable(format!("no answer within {} ms", post.timeout.as_millis())))
