@@ -77,6 +77,7 @@ const LAYERS: &[Layer] = &[
     ),
     layer("views", "kernel formats store journal workspace engine"),
     layer("dashboard", "kernel store journal views"),
+    layer("notify", "kernel redact store journal cell connect runtime views"),
     layer("agents", "kernel broker cell mcp connect runtime engine"),
     layer("driver", "kernel text policy store journal runtime engine"),
     Layer { name: "windlass", ours: Ours::Shipped, foreign: None },

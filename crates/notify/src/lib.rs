@@ -1,0 +1,18 @@
+//! Tells receivers outside what happened in a journal: webhooks and commands.
+//!
+//! What there is to tell is found in the journal ([`Lookout`]), a notification is recorded before it is sent, and so is
+//! each attempt ([`Outbox`]). Nothing here changes a run, and no run waits for it.
+
+mod body;
+mod look;
+mod outbox;
+mod receiver;
+mod send;
+mod subject;
+
+pub use body::{Body, ProjectName};
+pub use look::Lookout;
+pub use outbox::{Links, NotifyError, Outbox, Pass, is_due, list, read};
+pub use receiver::{Receiver, Target};
+pub use send::signature;
+pub use subject::Subject;
