@@ -24,7 +24,18 @@ pub fn files() -> Result<Vec<File>> {
         file::<ToolCall>("tool_call", ToolCall::SCHEMA_ID)?,
         file::<ToolEffect>("tool_effect", ToolEffect::SCHEMA_ID)?,
         File::json("schemas/dashboard/v1/openapi.json", &windlass_dashboard::description())?,
+        notification()?,
     ])
+}
+
+/// The schema of what receivers get. It is not exact: fields may be added.
+fn notification() -> Result<File> {
+    let path = "schemas/notify/v1/notification.schema.json";
+    let generator = SchemaSettings::draft2020_12().into_generator();
+    let mut schema = generator.into_root_schema_for::<windlass_notify::Body<'static>>();
+    schema.insert("$id".to_owned(), json!(format!("https://windlass.dev/{path}")));
+    schema.insert("title".to_owned(), json!("Windlass notification"));
+    File::json(path, &schema.to_value())
 }
 
 fn file<T: JsonSchema>(name: &str, schema_id: &str) -> Result<File> {

@@ -6,6 +6,7 @@ mod grant;
 mod hook;
 mod install;
 mod mcp;
+mod notify;
 mod people;
 mod policy;
 mod runs;
@@ -26,6 +27,7 @@ pub use grant::{AddGrant, Grant};
 pub use hook::{Cell, Hook, HookClient};
 pub use install::Install;
 pub use mcp::{Mcp, McpServe, McpTrust, McpWrap, Serving};
+pub use notify::Notify;
 pub use people::{AddPerson, People};
 pub use policy::{Explain, Policy};
 pub use runs::{
@@ -156,6 +158,9 @@ pub enum Command {
     /// Show runs in a browser, and decide there; also an HTTP API.
     #[command(after_help = serve::SERVE_HELP)]
     Serve(Serve),
+    /// Tell receivers what happened: webhooks and commands.
+    #[command(subcommand, after_help = notify::NOTIFY_HELP)]
+    Notify(Notify),
     /// Send runs to an OpenTelemetry collector.
     #[command(subcommand)]
     Telemetry(Telemetry),

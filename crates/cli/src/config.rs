@@ -7,14 +7,15 @@ use std::time::Duration;
 use serde::Deserialize;
 use windlass_engine::NewSetup;
 use windlass_kernel::Code;
-use windlass_runtime::{CallLimits, ReadDurability, Settings};
+use windlass_runtime::{ReadDurability, Settings};
 use windlass_sessions::core::CoreSettings;
 use windlass_text::Glob;
 
 use crate::agents::RunnerNames;
 use crate::failure::Failure;
+use crate::notify::{self, Receivers, ServeSettings};
 use crate::retention::RetentionSettings;
-use crate::run_settings::RunSettings;
+use crate::run_settings::{Calls, RunSettings};
 
 /// The settings of a project.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -36,10 +37,14 @@ pub struct Config {
     pub journal: Journal,
     /// What is remembered across sessions.
     pub memory: MemorySettings,
+    /// Who is told what happened, by name.
+    pub notify: Receivers,
     /// How long checkpoints are kept.
     pub retention: RetentionSettings,
     /// What becomes of runs.
     pub runs: RunSettings,
+    /// How the dashboard is reached.
+    pub serve: ServeSettings,
     /// Settings of sessions of coding agents.
     pub sessions: Sessions,
     /// How the store is opened.
@@ -310,30 +315,6 @@ pub enum Unguarded {
     Block,
 }
 
-/// When the calls of an attempt are broken off; 0 is never.
-#[derive(Clone, Copy, Debug, Deserialize)]
-#[serde(deny_unknown_fields, default)]
-pub struct Calls {
-    /// How often the same call may be made in a row.
-    identical_max: u32,
-    /// How many calls in a row may be denied.
-    denied_max: u32,
-}
-
-impl Default for Calls {
-    fn default() -> Self {
-        let CallLimits { identical_max, denied_max } = CallLimits::default();
-        Self { identical_max, denied_max }
-    }
-}
-
-impl Calls {
-    /// The limits of an attempt.
-    pub const fn limits(self) -> CallLimits {
-        CallLimits { identical_max: self.identical_max, denied_max: self.denied_max }
-    }
-}
-
 /// Where telemetry is sent.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
@@ -428,6 +409,7 @@ impl Config {
             ));
         }
         let checked = config.worktree.check().and_then(|()| config.core.check());
+        let checked = checked.and_then(|()| notify::check(&config.notify, &config.serve));
         if let Err(why) = checked.and_then(|()| config.retention.check()) {
             return Err(Failure::new(Code::ConfigInvalid, format!("config.toml: {why}")));
         }

@@ -22,6 +22,7 @@ mod logging;
 mod mcp;
 mod memory;
 mod missions;
+mod notify;
 mod output;
 mod part;
 mod people;
@@ -164,6 +165,7 @@ fn run(cli: &Cli, output: &Output) -> CommandResult {
         Command::Status(options) => commands::status::run(&find()?, options, output),
         Command::Watch(options) => commands::watch::run(&find()?, options, output),
         Command::Serve(options) => commands::serve::run(cli.project.as_deref(), options, output),
+        Command::Notify(command) => commands::notify::run(&find()?, command, output),
         Command::Telemetry(command) => commands::telemetry::run(&find()?, command, output),
         Command::Queue(command) => commands::queue::run(&find()?, command, output),
         Command::Stop(options) => commands::stop::run(&find()?, options, output),

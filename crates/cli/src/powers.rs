@@ -121,6 +121,14 @@ pub fn powers(files: &BTreeMap<String, Vec<u8>>) -> Result<Vec<Power>, Failure> 
     if let Some(endpoint) = config.telemetry.endpoint {
         add(PowerKind::Network, "config.toml", format!("telemetry to {endpoint}"));
     }
+    for (name, one) in &config.notify {
+        let source = format!("notify.{name}");
+        let kind = if one.command.is_some() { PowerKind::Unconfined } else { PowerKind::Network };
+        add(kind, &source, format!("notifications to {}", one.way()));
+        for secret in one.url_secret.iter().chain(&one.secret) {
+            add(PowerKind::Secret, &source, format!("your secret {secret}"));
+        }
+    }
     if let Some(root) = config.artifacts_root.filter(|root| leads_outside(root)) {
         add(PowerKind::Folder, "config.toml", root.display().to_string());
     }

@@ -1,4 +1,4 @@
-//! What becomes of the files of runs that did not pass.
+//! What becomes of runs: when their calls are broken off, and what becomes of the files of those that did not pass.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use windlass_engine::{Engine, EngineError, recorded_tree};
 use windlass_kernel::run::Run;
+use windlass_runtime::CallLimits;
 
 use crate::output::{Output, sanitize};
 use crate::setup::RunSetup;
@@ -16,6 +17,30 @@ use crate::setup::RunSetup;
 pub struct RunSettings {
     /// Whether the files of a run that did not pass are put back to how they were at its start.
     pub put_back: bool,
+}
+
+/// When the calls of an attempt are broken off; 0 is never.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Calls {
+    /// How often the same call may be made in a row.
+    identical_max: u32,
+    /// How many calls in a row may be denied.
+    denied_max: u32,
+}
+
+impl Default for Calls {
+    fn default() -> Self {
+        let CallLimits { identical_max, denied_max } = CallLimits::default();
+        Self { identical_max, denied_max }
+    }
+}
+
+impl Calls {
+    /// The limits of an attempt.
+    pub const fn limits(self) -> CallLimits {
+        CallLimits { identical_max: self.identical_max, denied_max: self.denied_max }
+    }
 }
 
 /// Puts the files of a run that did not pass back, if the project's settings say so.

@@ -36,6 +36,7 @@ use crate::core_run;
 use crate::failure::Failure;
 use crate::input::unreadable;
 use crate::missions::missions;
+use crate::notify::NotifyingObservers;
 use crate::output::Output;
 use crate::people::{AccountPeople, user_name};
 use crate::progress::ProgressPrinter;
@@ -189,7 +190,7 @@ impl GatewayProvider for GatewayPool {
 }
 
 /// The variables of the environment that are text.
-fn environment() -> impl Iterator<Item = (String, String)> {
+pub fn environment() -> impl Iterator<Item = (String, String)> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
 }
@@ -350,6 +351,7 @@ impl RunSetup {
             // Nothing is sent or written where an untrusted repository says.
             Access::Read if project.require_trust(&files).is_err() => {
                 config.telemetry.endpoint = None;
+                config.notify.clear();
                 config.artifacts_root = None;
             }
             Access::Read => {}
@@ -418,6 +420,10 @@ impl RunSetup {
         let executor = Arc::new(executor);
         let files = Arc::new(project.run_files(&store, &config));
         let queue = ExportQueue::default();
+        let notifying = (!config.notify.is_empty()).then(|| {
+            let (root, receivers) = (root.clone(), config.notify.clone());
+            Arc::new(NotifyingObservers { root, receivers }) as Arc<dyn RunObservers>
+        });
         let collector = Collector::find(&config);
         let mut engine = Engine::new(
             Parts {
@@ -425,13 +431,16 @@ impl RunSetup {
                 // The working time of runs must not jump with the system clock.
                 clock: Arc::new(SteadyClock::start()),
                 executor: Arc::clone(&executor) as Arc<dyn PhaseExecutor>,
-                observers: vec![
+                observers: [
                     Arc::clone(&files) as Arc<dyn RunObservers>,
                     Arc::new(EventLog),
                     Arc::new(ProgressPrinter { output }),
                     Arc::new(queue.clone()),
                     blocks,
-                ],
+                ]
+                .into_iter()
+                .chain(notifying)
+                .collect(),
                 packets: files,
                 repository,
                 gateways,

@@ -29,6 +29,7 @@ pub mod mcp;
 pub mod memory;
 pub mod metrics;
 pub mod mission;
+pub mod notify;
 pub mod people;
 pub mod policy;
 pub mod queue;

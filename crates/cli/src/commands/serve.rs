@@ -15,7 +15,7 @@ use windlass_runtime::{Clock as _, SystemClock};
 
 use crate::args::{Serve, ServeCommand, ServePeople};
 use crate::atomic;
-use crate::dashboard::{ServedProject, Worker};
+use crate::dashboard::{Announcer, ServedProject, Worker};
 use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, sanitize};
 use crate::people::{AccountPeople, user_name};
@@ -37,7 +37,7 @@ pub fn run(named: Option<&Path>, options: &Serve, output: &Output) -> CommandRes
             Failure::new(Code::SandboxUnavailable, inside).hint("run Windlass outside of it")
         );
     }
-    let folder = StateRoot::find()?.path().join(FOLDER);
+    let folder = folder()?;
     let access = Access::open(&folder)?;
     match &options.command {
         None => serve(named, options, &access, &folder, output),
@@ -53,6 +53,11 @@ pub fn run(named: Option<&Path>, options: &Serve, output: &Output) -> CommandRes
         }
         Some(ServeCommand::People(command)) => people(&access, command, output),
     }
+}
+
+/// The folder of the people.
+pub fn folder() -> Result<PathBuf, Failure> {
+    Ok(StateRoot::find()?.path().join(FOLDER))
 }
 
 /// What a run waits for now.
@@ -175,6 +180,7 @@ fn serve(
         true => output.value(&json!({ "url": url, "link": enter }))?,
         false => output.line(&enter),
     }
+    Announcer::start(projects.clone(), *output).map_err(internal)?;
     if options.work {
         let mut worker = Worker::new(projects);
         while !has_signal(&signal, Worker::pause())? {

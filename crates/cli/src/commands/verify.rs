@@ -43,7 +43,7 @@ pub fn choose(named: Option<&Path>, options: &Verify, output: &Output) -> Comman
         Some(id) => {
             one(store, trace_id(id).map_err(|failure| failure.hint(NO_SUCH_FILE_HINT))?, output)
         }
-        None => all(store, output),
+        None => all(&project, store, output),
     }
 }
 
@@ -51,10 +51,14 @@ pub(super) fn count(number: u64, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }
 
-fn all(store: &dyn Store, output: &Output) -> CommandResult {
+fn all(project: &Project, store: &dyn Store, output: &Output) -> CommandResult {
     let bar = output.progress("verifying", "entries");
     let report = windlass_journal::verify_store(store, &mut |entries| bar.set_position(entries))?;
     bar.finish_and_clear();
+    if !report.problems.is_empty() {
+        let broken = report.problems.iter().map(|problem| problem.trace_id);
+        crate::notify::start(&project.root, &project.settings()?.notify, broken);
+    }
     let both = report.signatures.iter().flat_map(|(first, last)| [first, last]);
     let unknown = unknown_signers(both)?;
     if output.json {

@@ -15,6 +15,7 @@ use windlass_dashboard::{Command, Problem, Project as Served};
 use windlass_kernel::Code;
 use windlass_store::Store;
 
+use crate::config::Config;
 use crate::failure::Failure;
 use crate::project::{DATABASE, Project};
 
@@ -65,6 +66,11 @@ impl ServedProject {
     fn file(&self) -> Option<(u64, u64)> {
         let path = self.project.state().ok()?.join(DATABASE);
         path.metadata().ok().map(|found| (found.dev(), found.ino()))
+    }
+
+    /// The settings of the project, as they are now.
+    pub fn settings(&self) -> Result<Config, Failure> {
+        self.project.settings()
     }
 
     fn process(&self, command: &Command) -> Process {

@@ -53,10 +53,14 @@ const SERIOUS: &str = "
 fn pages_fit_every_window_and_have_names_for_everything() {
     let Some(browser) = Browser::open() else { return };
     let repo = repo();
+    let receivers = "[notify.desk]\ncommand = [\"true\"]\n[notify.phone]\ncommand = [\"false\"]";
+    repo.place.append(".windlass/config.toml", receivers);
+    repo.commit("receivers");
     let passed = id_of(&repo.run(&passing()).exit(0));
     repo.git(&["rm", "-q", "--cached", "built.txt"]);
     repo.git(&["reset", "-q", "--hard"]);
     let held = id_of(&repo.run(&escalating()).exit(4));
+    repo.windlass(&["notify", "send"]).exit(0);
     let served = Served::start(&repo.place, &[]);
     let project = project_of(&repo.place);
     log_in(&browser, &served, &served.link);
@@ -72,6 +76,7 @@ fn pages_fit_every_window_and_have_names_for_everything() {
         ("compare", format!("/runs/{project}/{held}/compare?from=PRE_build_v1&to=POST_build_v1")),
         ("rollback", format!("/runs/{project}/{held}/rollback?checkpoint=PRE_build_v1")),
         ("journal", "/journal".to_owned()),
+        ("notifications", "/notifications".to_owned()),
         ("missing", "/nothing".to_owned()),
     ];
     look_at(&browser, &served, &pages);

@@ -17,8 +17,11 @@ mod guarded;
 #[path = "../e2e/harness.rs"]
 #[expect(dead_code, reason = "it is shared, and not all of it is needed here")]
 mod harness;
+mod notify;
+mod notify_pages;
 mod pages;
 mod policy;
+mod receiver;
 mod security;
 mod served;
 mod sessions;

@@ -89,6 +89,11 @@ const COMMANDS: &[&str] = &[
     "watch",
     "telemetry",
     "telemetry push",
+    "notify",
+    "notify send",
+    "notify list",
+    "notify test",
+    "notify again",
 ];
 
 #[test]

@@ -1,6 +1,7 @@
 //! The HTTP API. One table has every route: from it requests are served, and the description is generated.
 
 mod description;
+mod notifications;
 mod observed;
 mod routes;
 
@@ -14,6 +15,7 @@ use crate::dashboard::Context;
 use crate::problem::Problem;
 
 pub use description::description;
+pub(crate) use notifications::{again as send_again, listed as notifications, test as send_test};
 pub(crate) use routes::wanted;
 
 /// The method of a route.
@@ -53,7 +55,7 @@ pub const EVENTS: &str = "/api/v1/events";
 pub const DESCRIPTION: &str = "/api/v1/openapi.json";
 
 /// The routes, a table for each file.
-const TABLES: &[&[Route]] = &[routes::ROUTES, observed::ROUTES];
+const TABLES: &[&[Route]] = &[routes::ROUTES, observed::ROUTES, notifications::ROUTES];
 
 /// All routes.
 pub fn routes() -> impl Iterator<Item = &'static Route> {

@@ -80,6 +80,7 @@ const MORE: &[(&str, &str, &str)] = &[
     ("/policy", "Policy", "policy"),
     ("/grants", "Grants", "grants"),
     ("/backlog", "Backlog", "backlog"),
+    ("/notifications", "Notifications", "notifications"),
     ("/journal", "Journal", "journal"),
 ];
 

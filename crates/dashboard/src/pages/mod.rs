@@ -15,17 +15,18 @@ mod hold;
 mod inbox;
 mod key;
 mod layout;
+mod notifications;
 mod parts;
 mod policy;
 mod run;
 mod runs;
+mod sessions;
 mod several;
+mod spend;
 mod transcript;
 mod waterfall;
 
 use serde_json::Value;
-mod sessions;
-mod spend;
 
 use crate::access::{Role, Visitor};
 use crate::act::{self, Decision, NewRun, Rollback, SendBack, Way, Why};
@@ -71,6 +72,7 @@ const TABLES: &[&[PageRoute]] = &[
     call_list::PAGES,
     entries::PAGES,
     grants::PAGES,
+    notifications::PAGES,
     policy::PAGES,
     sessions::PAGES,
     spend::PAGES,

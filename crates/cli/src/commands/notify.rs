@@ -1,0 +1,204 @@
+//! `windlass notify`: tells receivers what happened, and lists what they were told.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use windlass_kernel::notification::{Delivery, Notification};
+use windlass_kernel::{Timestamp, TraceId};
+use windlass_notify::{Lookout, Pass, Subject, list, read};
+use windlass_runtime::{Clock as _, SystemClock};
+use windlass_store::Store;
+
+use crate::args::Notify;
+use crate::commands::trace_id;
+use crate::failure::{CommandResult, Failure};
+use crate::notify::Notifier;
+use crate::output::{Output, Style, sanitize};
+use crate::project::Project;
+use crate::setup::actor_name;
+
+/// How long `--wait` stays.
+const WAIT_MAX: Duration = Duration::from_secs(600);
+
+/// Runs a subcommand of `notify`.
+pub fn run(project: &Project, command: &Notify, output: &Output) -> CommandResult {
+    match command {
+        Notify::Send { wait, trace } => {
+            let named: Vec<TraceId> =
+                trace.iter().map(|text| trace_id(text)).collect::<Result<_, _>>()?;
+            send(&Notifier::open(project)?, *wait, &named, output)
+        }
+        Notify::List { limit } => {
+            show_all(project, usize::try_from(*limit).unwrap_or(usize::MAX), output)
+        }
+        Notify::Test { name, by } => {
+            let notifier = Notifier::open(project)?;
+            let by = actor_name(by.as_deref());
+            let mark = SystemClock.new_id().to_string();
+            let subject = Subject::test(&by, mark, SystemClock.now());
+            let id = notifier.outbox().create_for(name, &subject)?;
+            settle(&notifier, id, output)
+        }
+        Notify::Again { id, by } => {
+            let notifier = Notifier::open(project)?;
+            let id = trace_id(id)?;
+            notifier.outbox().request(id, &actor_name(by.as_deref()))?;
+            settle(&notifier, id, output)
+        }
+    }
+}
+
+/// Creates what there is to tell and sends what is due.
+fn send(notifier: &Notifier, wait: bool, named: &[TraceId], output: &Output) -> CommandResult {
+    let until = Instant::now() + WAIT_MAX;
+    let mut all = Pass::default();
+    loop {
+        let pass = pass(notifier, named)?;
+        all.delivered += pass.delivered;
+        all.failed += pass.failed;
+        all.given_up += pass.given_up;
+        all.next = pass.next;
+        let left = pass.next.map(|next| next.unix_ms().saturating_sub(SystemClock.now().unix_ms()));
+        let left = left.map(|ms| Duration::from_millis(u64::try_from(ms).unwrap_or_default()));
+        match left {
+            Some(left) if wait && Instant::now() + left < until => {
+                std::thread::sleep(left.max(Duration::from_millis(100)));
+            }
+            Some(_) | None => break,
+        }
+    }
+    if output.json {
+        output.value(&json!({
+            "delivered": all.delivered, "failed": all.failed, "given_up": all.given_up, "next": all.next,
+        }))?;
+    } else {
+        output.line(&format!(
+            "{} delivered, {} failed, {} given up",
+            all.delivered, all.failed, all.given_up
+        ));
+        if let Some(next) = all.next {
+            output.note(&format!("the next attempt is due at {next}"));
+        }
+    }
+    Ok(0)
+}
+
+fn pass(notifier: &Notifier, named: &[TraceId]) -> Result<Pass, Failure> {
+    let outbox = notifier.outbox();
+    if notifier.has_receivers() {
+        let store = notifier.store.as_ref();
+        for subject in Lookout::default().look(store, SystemClock.now(), named)? {
+            outbox.create(&subject)?;
+        }
+    }
+    Ok(outbox.send_due()?)
+}
+
+/// Sends what is due, and shows what became of one notification.
+fn settle(notifier: &Notifier, id: TraceId, output: &Output) -> CommandResult {
+    notifier.outbox().send_due()?;
+    let one = read(notifier.store.as_ref(), id)?;
+    let is_delivered = matches!(one.delivery, Delivery::Delivered { .. });
+    match output.json {
+        true => output.value(&describe(&one))?,
+        false => {
+            let (words, style) = words(&one);
+            output.line(&format!("{id}: {}", output.paint(&words, style)));
+        }
+    }
+    Ok(u8::from(!is_delivered))
+}
+
+fn show_all(project: &Project, limit: usize, output: &Output) -> CommandResult {
+    let config = project.settings()?;
+    let store = project.store_to_read(&config)?;
+    let found = list(&store as &dyn Store, limit)?;
+    if output.json {
+        let receivers: Vec<Value> = config
+            .notify
+            .iter()
+            .map(|(name, one)| {
+                json!({ "name": name, "on": one.kinds(), "way": one.way(), "person": one.person })
+            })
+            .collect();
+        let found: Vec<Value> = found.iter().map(describe).collect();
+        output.value(&json!({ "receivers": receivers, "notifications": found }))?;
+        return Ok(0);
+    }
+    if config.notify.is_empty() {
+        output.note("this project has no receivers; `windlass notify --help` shows how to add one");
+    }
+    let rows: Vec<_> = config
+        .notify
+        .iter()
+        .map(|(name, one)| {
+            let on: Vec<&str> = one.kinds().iter().map(|kind| kind.as_str()).collect();
+            vec![(name.clone(), None), (sanitize(&one.way()), None), (on.join(" "), None)]
+        })
+        .collect();
+    if !rows.is_empty() {
+        output.table(&["RECEIVER", "TO", "ON"], &rows);
+    }
+    let rows: Vec<_> = found
+        .iter()
+        .filter_map(|one| {
+            let created = one.created.as_ref()?;
+            let (words, style) = words(one);
+            Some(vec![
+                (one.head.trace_id.to_string(), None),
+                (created.receiver.clone(), None),
+                (created.message.kind.as_str().to_owned(), None),
+                (sanitize(&words), Some(style)),
+            ])
+        })
+        .collect();
+    if !rows.is_empty() {
+        output.line("");
+        output.table(&["ID", "RECEIVER", "ABOUT", "STATE"], &rows);
+    }
+    Ok(0)
+}
+
+/// The state of a delivery, in words.
+fn words(one: &Notification) -> (String, Style) {
+    let why = one.failure.as_ref().map(|failure| failure.reason.as_str()).unwrap_or_default();
+    match &one.delivery {
+        Delivery::Delivered { at, .. } => (format!("delivered at {at}"), Style::Good),
+        Delivery::GivenUp { .. } => (format!("given up: {why}"), Style::Bad),
+        Delivery::Attempting { since } => (format!("being sent since {since}"), Style::Warn),
+        Delivery::Due { .. } if one.failure.is_none() => ("to be sent".to_owned(), Style::Warn),
+        Delivery::Due { at } => {
+            (format!("failed {} times, again at {at}: {why}", one.tries), Style::Warn)
+        }
+    }
+}
+
+/// A notification for programs, such as the dashboard.
+fn describe(one: &Notification) -> Value {
+    let (state, at, status): (&str, Timestamp, Option<u16>) = match &one.delivery {
+        Delivery::Due { at } => ("due", *at, None),
+        Delivery::Attempting { since } => ("attempting", *since, None),
+        Delivery::Delivered { at, status } => ("delivered", *at, *status),
+        Delivery::GivenUp { at } => ("given_up", *at, None),
+    };
+    let created = one.created.as_ref();
+    let message = created.map(|created| &created.message);
+    let failure = one.failure.as_ref().map(
+        |failure| json!({ "at": failure.at, "reason": failure.reason, "status": failure.status }),
+    );
+    json!({
+        "id": one.head.trace_id,
+        "receiver": created.map(|created| &created.receiver),
+        "kind": message.map(|message| message.kind),
+        "run": message.and_then(|message| message.run.as_ref()),
+        "title": message.map(|message| &message.title),
+        "text": message.map(|message| &message.text),
+        "happened_at": created.map(|created| created.about.at),
+        "created_at": created.map(|created| created.at),
+        "attempts": one.attempts,
+        "state": state,
+        "state_at": at,
+        "status": status,
+        "failure": failure,
+    })
+}

@@ -1,0 +1,95 @@
+//! Notifications of a project: its receivers, and who sends.
+
+mod links;
+mod settings;
+mod start;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use windlass_dashboard::Project as _;
+use windlass_notify::{NotifyError, Outbox, ProjectName, Receiver};
+use windlass_policy::PolicySet;
+use windlass_redact::Redactor;
+use windlass_runtime::{SystemClock, redactor_of};
+use windlass_store::Store;
+
+pub use settings::{Receivers, ServeSettings, check};
+pub use start::{NotifyingObservers, start};
+
+use self::links::DashboardLinks;
+use crate::commands::serve;
+use crate::dashboard::ServedProject;
+use crate::failure::Failure;
+use crate::project::Project;
+use crate::setup::environment;
+use crate::user_config::UserConfig;
+
+/// What sending needs.
+pub struct Notifier {
+    /// The journal.
+    pub store: Arc<dyn Store>,
+    receivers: Vec<Receiver>,
+    redactor: Arc<Redactor>,
+    project: ProjectName,
+    links: DashboardLinks,
+}
+
+impl Notifier {
+    /// Opens a project to send. Only if the user trusts its settings: they name addresses and programs.
+    pub fn open(project: &Project) -> Result<Self, Failure> {
+        let files = project.files()?;
+        project.require_trust(&files)?;
+        let config = Project::config(&files)?;
+        let secrets = UserConfig::load()?.named_secrets();
+        let set = PolicySet::load(&files)?;
+        let redactor = Arc::new(redactor_of(&set, environment(), &secrets));
+        crate::secrets::hide(&redactor);
+        let values: BTreeMap<String, String> = secrets.available().collect();
+        // Not in the project, where agents write: a command does not find a file of theirs by chance.
+        let folder = project.state()?.to_owned();
+        let receivers =
+            config.notify.iter().map(|(name, one)| one.receiver(name, &folder, &values)).collect();
+        let served = ServedProject::new(project.clone())?;
+        let (id, name) = (served.id().to_owned(), served.name().to_owned());
+        let links = DashboardLinks {
+            address: config.serve.address.clone(),
+            folder: serve::folder()?,
+            project: id.clone(),
+        };
+        let store: Arc<dyn Store> = Arc::new(project.store(&config)?);
+        Ok(Self { store, receivers, redactor, project: ProjectName { id, name }, links })
+    }
+
+    /// The notifications.
+    pub fn outbox(&self) -> Outbox<'_> {
+        Outbox {
+            store: Arc::clone(&self.store),
+            receivers: &self.receivers,
+            redactor: &self.redactor,
+            clock: &SystemClock,
+            project: &self.project,
+            links: &self.links,
+        }
+    }
+
+    /// Whether there is anybody to tell.
+    pub fn has_receivers(&self) -> bool {
+        !self.receivers.is_empty()
+    }
+}
+
+impl From<NotifyError> for Failure {
+    fn from(error: NotifyError) -> Self {
+        let hint = match &error {
+            NotifyError::Journal(_) => None,
+            NotifyError::NoReceiver { .. } => Some("`windlass notify list` lists the receivers"),
+            NotifyError::IsDue { .. } => Some("`windlass notify send` sends what is due"),
+        };
+        let failure = Self::of(error.code(), &error);
+        match hint {
+            Some(hint) => failure.hint(hint),
+            None => failure,
+        }
+    }
+}
