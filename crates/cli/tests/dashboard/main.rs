@@ -17,6 +17,7 @@ mod guarded;
 #[path = "../e2e/harness.rs"]
 #[expect(dead_code, reason = "it is shared, and not all of it is needed here")]
 mod harness;
+mod kills;
 mod notify;
 mod notify_pages;
 mod pages;

@@ -149,6 +149,11 @@ impl Served {
         self.child.id()
     }
 
+    /// The standard input of the process.
+    pub fn told(&mut self) -> std::process::ChildStdin {
+        self.child.stdin.take().expect("its input")
+    }
+
     /// Waits for the end of the process; returns its exit code.
     pub fn wait(mut self) -> Option<i32> {
         self.child.wait().expect("its end").code()
