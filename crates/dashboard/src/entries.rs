@@ -228,6 +228,7 @@ impl TraceItem {
         let kind = match machine {
             Some(Machine::Run) => "run",
             Some(Machine::Grant) => "grant",
+            Some(Machine::Notification) => "notification",
             Some(Machine::Call) | None => "call",
         };
         let is_run = machine == Some(Machine::Run);
