@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::chart::{self, Column};
-use super::layout::run_address;
+use super::layout::{run_address, time};
 use super::parts::{dollars, grouped, project_choice, rendered};
 use super::{Answer, PageRoute, page};
 use crate::dashboard::Context;
@@ -86,7 +86,7 @@ fn show(context: &Context<'_>) -> Result<Answer, Problem> {
             (table("Agent or program", &found.agents, false, &named))
             h2 { "By model" }
             (table("Model", &found.models, false, &named))
-            p.faint { "Days are those of UTC. Tokens and cost are what agents report; guarded sessions report none, and their calls are counted." }
+            p.faint { "Counted " (time(found.counted_at)) ". Days are those of UTC. Tokens and cost are what agents report; guarded sessions report none, and their calls are counted." }
         }
     };
     Ok(rendered(context, "Spend", "spend", true, body))
@@ -99,7 +99,7 @@ fn named(row: &SpendRow) -> Markup {
 /// What the numbers lack.
 fn remarks(found: &Spend) -> Markup {
     html! {
-        @if !found.complete { p.card.warn role="status" data-again { "Runs are still being counted; the numbers below are not all. Load this page again in a moment." } }
+        @if found.counted_at.is_none() { p.card.warn role="status" data-again { "Runs are still being counted; the numbers below are not all. Load this page again in a moment." } }
         @for words in &found.left_out { p.card.warn { (words) "." } }
         @if found.unaccounted { p.faint { "Some agents did not report all that they used." } }
     }

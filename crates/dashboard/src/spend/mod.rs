@@ -89,8 +89,9 @@ pub struct Spend {
     pub models: Vec<SpendRow>,
     /// Whether some usage was not reported by its agent.
     pub unaccounted: bool,
-    /// Whether all that is counted is in it; otherwise ask again in a moment.
-    pub complete: bool,
+    /// When everything was last counted; `null` before the first count has come to its end.
+    #[schemars(with = "Option<String>")]
+    pub counted_at: Option<Timestamp>,
     /// What is not counted since there is too much of it, in words.
     pub left_out: Vec<String>,
 }
@@ -111,7 +112,7 @@ struct State {
     /// The projects that are being counted.
     at_work: BTreeMap<String, ()>,
     /// When each project was counted last, to its end.
-    counted_at: BTreeMap<String, Instant>,
+    counted_at: BTreeMap<String, (Instant, Timestamp)>,
     /// Why a project could not be counted.
     failed: BTreeMap<String, Problem>,
 }
@@ -149,13 +150,13 @@ impl Ledger {
         runs.map(|(id, run)| (RunName::of(*id).to_string(), total(run))).collect()
     }
 
-    /// Brings the count of a project up to date, as far as that goes in a moment; whether it is.
-    fn refresh(&self, project: &Arc<dyn Project>, patience: Duration) -> Result<bool, Problem> {
+    /// Brings the count of a project up to date, as far as that goes in a moment.
+    fn refresh(&self, project: &Arc<dyn Project>, patience: Duration) -> Result<(), Problem> {
         let id = project.id().to_owned();
         let started = Instant::now();
         let mut state = self.0.lock();
-        if state.counted_at.get(&id).is_some_and(|at| at.elapsed() < FRESH) {
-            return Ok(true);
+        if state.counted_at.get(&id).is_some_and(|(at, _)| at.elapsed() < FRESH) {
+            return Ok(());
         }
         if !state.at_work.contains_key(&id) {
             state.at_work.insert(id.clone(), ());
@@ -168,21 +169,21 @@ impl Ledger {
             }
         }
         while state.at_work.contains_key(&id) {
-            let Some(left) = patience.checked_sub(started.elapsed()) else { return Ok(false) };
+            let Some(left) = patience.checked_sub(started.elapsed()) else { return Ok(()) };
             let waited = self.0.done.wait_timeout(state, left);
             state = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
-        state.failed.remove(&id).map_or(Ok(true), Err)
+        state.failed.remove(&id).map_or(Ok(()), Err)
     }
 }
 
 /// Counts a project until there is nothing new.
 fn work(shared: &Shared, project: &Arc<dyn Project>) {
-    let id = project.id();
+    let (id, began) = (project.id(), now());
     let counted = project.store().and_then(|store| {
         // Counting goes on without the lock; only its results are put in.
         let mut counted = shared.lock().projects.get(id).cloned().unwrap_or_default();
-        counted.update(store.as_ref(), now(), &mut |so_far| {
+        counted.update(store.as_ref(), began, &mut |so_far| {
             shared.lock().projects.insert(id.to_owned(), so_far.clone());
         })?;
         Ok(counted)
@@ -191,7 +192,7 @@ fn work(shared: &Shared, project: &Arc<dyn Project>) {
     match counted {
         Ok(counted) => {
             state.projects.insert(id.to_owned(), counted);
-            state.counted_at.insert(id.to_owned(), Instant::now());
+            state.counted_at.insert(id.to_owned(), (Instant::now(), began));
         }
         Err(problem) => drop(state.failed.insert(id.to_owned(), problem)),
     }
@@ -220,15 +221,20 @@ pub fn report(context: &Context<'_>) -> Result<Spend, Problem> {
     context.require_all()?;
     let days = window(context)?;
     let ledger = &context.dashboard.spend;
-    let mut complete = true;
     let wanted = projects(context);
     for project in &wanted {
-        complete &= ledger.refresh(project, PATIENCE)?;
+        ledger.refresh(project, PATIENCE)?;
     }
     let today = now().unix_ms().div_euclid(DAY_MS);
     let first = today - i64::from(days) + 1;
     let state = ledger.0.lock();
-    let mut sums = Sums { complete, ..Sums::default() };
+    let times: Option<Vec<Timestamp>> = wanted
+        .iter()
+        .map(|project| state.counted_at.get(project.id()).map(|(_, at)| *at))
+        .collect();
+    // Nothing is counted at once.
+    let counted_at = times.and_then(|times| times.into_iter().chain([now()]).min());
+    let mut sums = Sums { counted_at, ..Sums::default() };
     for project in &wanted {
         if let Some(counted) = state.projects.get(project.id()) {
             sums.add(project.id(), counted, first, wanted.len() > 1);
@@ -241,7 +247,7 @@ pub fn report(context: &Context<'_>) -> Result<Spend, Problem> {
 /// The sums of some projects.
 #[derive(Default)]
 struct Sums {
-    complete: bool,
+    counted_at: Option<Timestamp>,
     total: Amount,
     days: BTreeMap<i64, Amount>,
     runs: BTreeMap<(String, TraceId), Amount>,
@@ -307,7 +313,7 @@ impl Sums {
             agents: named(self.agents),
             models: named(self.models),
             unaccounted: self.unaccounted,
-            complete: self.complete,
+            counted_at: self.counted_at,
             left_out: self.left_out,
         }
     }
