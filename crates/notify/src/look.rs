@@ -87,18 +87,19 @@ fn of_run(
         Err(error) => return Err(error),
     };
     // Whoever works in a client sees how the session ends.
-    if let Some(ended) = summary.ended.as_ref().filter(|_| summary.client.is_none()) {
-        if now.unix_ms().saturating_sub(ended.at.unix_ms()) <= AGE_MS_MAX {
-            found.push(Subject::ended(&summary, ended));
-        }
+    if let Some(ended) = summary.ended.as_ref().filter(|_| summary.client.is_none())
+        && now.unix_ms().saturating_sub(ended.at.unix_ms()) <= AGE_MS_MAX
+    {
+        found.push(Subject::ended(&summary, ended));
     }
-    if let Some(hold) = &summary.hold {
-        if hold.resolution() == Resolution::Open && !hold.is_expired(now) {
-            found.push(Subject::hold(&summary, hold));
-            // Nobody can decide when an agent's limit passes.
-            if hold.held.trigger != Trigger::AgentUnavailable && is_expiring(hold, now) {
-                found.push(Subject::expiring(&summary, hold));
-            }
+    if let Some(hold) = &summary.hold
+        && hold.resolution() == Resolution::Open
+        && !hold.is_expired(now)
+    {
+        found.push(Subject::hold(&summary, hold));
+        // Nobody can decide when an agent's limit passes.
+        if hold.held.trigger != Trigger::AgentUnavailable && is_expiring(hold, now) {
+            found.push(Subject::expiring(&summary, hold));
         }
     }
     Ok(())

@@ -185,7 +185,6 @@ impl ReceiverSettings {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::config::Config;
 
     #[test]

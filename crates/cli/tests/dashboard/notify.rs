@@ -307,3 +307,51 @@ fn a_limit_is_told_once_to_each_as_it_wants() {
         (vec!["limit_reached".to_owned()], vec!["hold_opened".to_owned()])
     );
 }
+
+#[test]
+fn the_recipes_of_the_guide_are_true() {
+    let guide = crate::harness::repository("docs/guides/notifications.md");
+    let guide = std::fs::read_to_string(guide).unwrap();
+    let blocks = guide.split("```toml\n").skip(1).map(|part| part.split("```").next().unwrap());
+    let recipes: Vec<&str> = blocks.filter(|block| block.contains("\"sh\", \"-c\"")).collect();
+    assert_eq!(recipes.len(), 4, "{recipes:?}");
+    let repo = Repo::new();
+    settings(&repo, &recipes.concat());
+    let key = repo.place.base().join("key").display().to_string();
+    let secrets = ["NTFY_TOPIC", "SLACK_WEBHOOK", "TELEGRAM_TOKEN"];
+    let secrets = secrets.map(|name| format!("{name} = {{ file = \"{key}\" }}\n"));
+    repo.place.settings(&format!("[secrets]\n{}", secrets.concat()));
+    // Programs that say what they were given, in the place of the real ones.
+    let folder = repo.place.base().join("fake");
+    std::fs::create_dir(&folder).unwrap();
+    for name in ["curl", "sendmail"] {
+        let told = repo.place.base().join("told").display().to_string();
+        let script = format!("#!/bin/sh\n{{ printf '<%s>' \"$@\"; cat; }} >> {told}\n");
+        std::fs::write(folder.join(name), script).unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        std::fs::set_permissions(folder.join(name), mode).unwrap();
+    }
+    let path = format!("{}:{}", folder.display(), std::env::var("PATH").unwrap());
+    for (name, says) in [
+        (
+            "ntfy",
+            format!(
+                "<--data-raw><ada tries out this receiver. Nothing has happened.><https://ntfy.sh/{KEY}>"
+            ),
+        ),
+        ("slack", "\"text\": \"a test of notifications ".to_owned()),
+        ("telegram", format!("<https://api.telegram.org/bot{KEY}/sendMessage>")),
+        ("mail", "Subject: a test of notifications\n\nada tries out".to_owned()),
+    ] {
+        let jq = std::process::Command::new("jq").arg("--version").output();
+        if name == "slack" && jq.is_err() {
+            windlass_testkit::skipped("there is no jq, which the recipe for Slack needs");
+            continue;
+        }
+        let args = ["notify", "test", name, "--by", "ada"];
+        let outcome = repo.place.run_with("PATH", &path, &args);
+        let told = std::fs::read_to_string(repo.place.base().join("told")).unwrap_or_default();
+        assert!(told.contains(&says), "{name}: {told}");
+        outcome.exit(0);
+    }
+}
