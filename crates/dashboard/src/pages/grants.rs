@@ -3,8 +3,9 @@
 use maud::{Markup, html};
 
 use super::call::call_address;
+use super::key;
 use super::layout::{encode, run_address, time};
-use super::parts::{older, passphrase, project_choice, project_name, rendered};
+use super::parts::{older, project_choice, project_name, rendered};
 use super::{Answer, PageRoute, form, page};
 use crate::access::Role;
 use crate::dashboard::Context;
@@ -85,7 +86,9 @@ fn show(context: &Context<'_>) -> Result<Answer, Problem> {
         }
         @if context.visitor.role >= Role::Approver {
             h2 { "Give a grant" }
-            @for project in &context.dashboard.projects { (giving(context, project.id(), project.name(), several)) }
+            @if let Some(missing) = key::missing(context) { (missing) } @else {
+                @for project in &context.dashboard.projects { (giving(context, project.id(), project.name(), several)) }
+            }
         }
     };
     Ok(rendered(context, "Grants", "grants", true, body))
@@ -140,7 +143,7 @@ fn giving(context: &Context<'_>, project: &str, name: &str, several: bool) -> Ma
                 label { "How long" input type="text" name="for" maxlength="20" value="24h" pattern="[0-9]+[smhd]" title="such as 30m, 2h or 7d"; }
             }
             label { "Why" input type="text" name="reason" required maxlength="2000"; }
-            (passphrase())
+            (key::fields(context))
             div.row { button.primary type="submit" { "Give" } }
         }
     }
@@ -172,7 +175,7 @@ fn one(context: &Context<'_>) -> Result<Answer, Problem> {
             form.card.stack method="post" action=(format!("{}/revoke", address(&grant.project, &grant.grant))) {
                 p.faint { "You sign it as " strong { (context.visitor.name) } ". It cannot be used any more then." }
                 label { "Why" input type="text" name="reason" required maxlength="2000"; }
-                (passphrase())
+                (key::fields(context))
                 div.row { button.bad type="submit" { "Revoke" } }
             }
         }

@@ -116,14 +116,6 @@ pub(super) fn dollars(micros: u64) -> String {
     }
 }
 
-/// The field for the passphrase of the visitor's key.
-pub(super) fn passphrase() -> Markup {
-    html! {
-        details { summary { "Your key has a passphrase" }
-            label { "Passphrase" input type="password" name="passphrase" autocomplete="off"; } }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -76,7 +76,10 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
         }
         section #record data-part {
             h2 { "Record" }
-            p { a.button href=(format!("{}/checkpoints", run_address(&item.project, &item.run))) { "Checkpoints" } }
+            div.row {
+                a.button href=(format!("{}/checkpoints", run_address(&item.project, &item.run))) { "Checkpoints" }
+                a.button href=(format!("{}/entries", run_address(&item.project, &item.run))) { "Entries" }
+            }
             p { (item.entries) " entries, verified as read; the newest has the digest " code.wrap { (detail.head) } }
             @if !detail.facts.is_empty() {
                 dl.facts { @for (name, value) in &detail.facts { dt { (name) } dd { (value) } } }
