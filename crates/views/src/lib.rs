@@ -13,6 +13,6 @@ mod watch;
 
 pub use event_log::EventLog;
 pub use files::Files;
-pub use metrics::{Metrics, RunKind};
+pub use metrics::{EndedRuns, Metrics, RunKind};
 pub use summary::RunSummary;
 pub use watch::{Follower, PollResult, RecordedEvent, Watcher};

@@ -1,6 +1,6 @@
 //! Metrics of runs, holds, calls and tokens, counted from the journal.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use windlass_journal::{Check, JournalError, Reader, is_run};
@@ -8,6 +8,10 @@ use windlass_kernel::run::plan::Trigger;
 use windlass_kernel::run::{Event, Resolution, Run};
 use windlass_kernel::{State, Timestamp, TraceId};
 use windlass_store::{Counts, Store, TraceFilter};
+
+mod ended_runs;
+
+pub use ended_runs::EndedRuns;
 
 /// The number of traces in one page.
 const PAGE: usize = 1024;
@@ -47,55 +51,68 @@ pub struct Metrics {
 }
 
 impl Metrics {
-    /// Counts a store.
+    /// Counts a store, and returns what is counted of the ended runs, to be given to the next count.
     ///
-    /// Runs are folded but not verified (`verify` does that). The time is proportional to the number of
-    /// entries of runs; calls cost almost nothing.
+    /// Runs are folded but not verified (`verify` does that): each open one, and each that has ended since `kept` was
+    /// counted. Calls cost almost nothing.
     ///
     /// # Errors
     /// [`JournalError`] if the store cannot be read.
-    pub fn of(store: &dyn Store) -> Result<Self, JournalError> {
-        let mut metrics = Self { counts: store.count()?, ..Self::default() };
-        // Open traces have their own index; only runs are listed among the ended ones.
-        for (open_only, state) in [(true, None), (false, Some(State::Terminal))] {
-            let mut filter = TraceFilter { open_only, state, before: None, limit: PAGE };
-            loop {
-                let page = store.list_traces(&filter)?;
-                for state in page.iter().filter(|state| is_run(state)) {
-                    count_run(store, state.head.trace_id, &mut metrics)?;
+    pub fn count(store: &dyn Store, kept: EndedRuns) -> Result<(Self, EndedRuns), JournalError> {
+        let open = open_runs(store)?;
+        let ended = kept.update(store, &open)?;
+        let mut metrics = Self { counts: store.count()?, ..ended.to_metrics() };
+        for trace_id in open.difference(&ended.just_counted) {
+            match RunCount::read(store, *trace_id)? {
+                Some(RunCount { run, recovered_at }) => {
+                    metrics.recovered_at = metrics.recovered_at.max(recovered_at);
+                    metrics.add(&run);
                 }
-                if page.len() < PAGE {
-                    break;
-                }
-                filter.before = page.last().map(|state| state.head.trace_id);
+                None => metrics.unreadable += 1,
             }
         }
-        Ok(metrics)
+        Ok((metrics, ended))
     }
 }
 
-fn count_run(
-    store: &dyn Store,
-    trace_id: TraceId,
-    metrics: &mut Metrics,
-) -> Result<(), JournalError> {
-    let mut recovered_at = metrics.recovered_at;
-    let mut reader = Reader::<Run>::new(trace_id, Check::Skim);
-    let read = reader.for_each(store, &mut |step| {
-        if is_recovery(&step.artifact.event) {
-            recovered_at = recovered_at.max(Some(step.entry.ts));
+/// The runs that have not ended.
+fn open_runs(store: &dyn Store) -> Result<BTreeSet<TraceId>, JournalError> {
+    let mut open = BTreeSet::new();
+    let mut filter = TraceFilter::open(PAGE);
+    loop {
+        let page = store.list_traces(&filter)?;
+        open.extend(page.iter().filter(|state| is_run(state)).map(|state| state.head.trace_id));
+        if page.len() < PAGE {
+            return Ok(open);
         }
-        ControlFlow::Continue(())
-    });
-    match read {
-        Ok(()) => {
-            metrics.recovered_at = recovered_at;
-            metrics.add(reader.state());
-        }
-        Err(error) if error.is_damage() => metrics.unreadable += 1,
-        Err(error) => return Err(error),
+        filter.before = page.last().map(|state| state.head.trace_id);
     }
-    Ok(())
+}
+
+/// A run that was read to be counted.
+struct RunCount {
+    run: Run,
+    /// The time of its last recovery.
+    recovered_at: Option<Timestamp>,
+}
+
+impl RunCount {
+    /// Reads a run; `None` if it is damaged.
+    fn read(store: &dyn Store, trace_id: TraceId) -> Result<Option<Self>, JournalError> {
+        let mut recovered_at = None;
+        let mut reader = Reader::<Run>::new(trace_id, Check::Skim);
+        let read = reader.for_each(store, &mut |step| {
+            if is_recovery(&step.artifact.event) {
+                recovered_at = recovered_at.max(Some(step.entry.ts));
+            }
+            ControlFlow::Continue(())
+        });
+        match read {
+            Ok(()) => Ok(Some(Self { run: reader.into_state(), recovered_at })),
+            Err(error) if error.is_damage() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
 }
 
 /// Whether an event shows that a run was recovered after its process died.

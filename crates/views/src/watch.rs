@@ -10,6 +10,8 @@ use windlass_store::{Store, StoreError, TraceFilter, TraceState};
 
 /// The number of traces in one page.
 const PAGE: usize = 1024;
+/// The number of ended runs in one page: few have ended lately.
+const PAGE_OF_ENDED: usize = 32;
 /// An id is created before it is recorded; an older id may appear later by at most this much.
 const SLACK_MS: u64 = 5_000;
 
@@ -98,10 +100,7 @@ impl Watcher {
     /// # Errors
     /// [`JournalError`] if the store cannot be read.
     pub fn new(store: &dyn Store) -> Result<Self, JournalError> {
-        let mut watcher = Self::default();
-        let newest = TraceFilter { open_only: false, state: None, before: None, limit: 1 };
-        let newest = store.list_traces(&newest)?.first().map(|state| state.head.trace_id);
-        watcher.floor = Some(floor(newest));
+        let mut watcher = Self { floor: Some(floor(newest(store)?)), ..Self::default() };
         for state in watcher.candidates(store)?.runs.into_values() {
             watcher.track(state.head);
         }
@@ -143,18 +142,20 @@ impl Watcher {
     /// Returns every run that may have new events: runs that have not ended, runs that had not ended at
     /// the last poll, and runs so new that they may have started and ended since.
     fn candidates(&self, store: &dyn Store) -> Result<Candidates, JournalError> {
-        let (mut runs, mut newest) = (BTreeMap::new(), None);
-        for open_only in [true, false] {
-            let mut filter = TraceFilter { open_only, state: None, before: None, limit: PAGE };
+        let newest = newest(store)?;
+        let mut runs = BTreeMap::new();
+        let ended = Some(State::Terminal);
+        // Only runs are listed among the ended traces: between two polls there may be thousands of calls.
+        for (open_only, state, limit) in [(true, None, PAGE), (false, ended, PAGE_OF_ENDED)] {
+            let mut filter = TraceFilter { open_only, state, before: None, limit };
             loop {
                 let page = store.list_traces(&filter)?;
-                newest = newest.max(page.first().map(|state| state.head.trace_id));
                 let last = page.last().map(|state| state.head.trace_id);
                 for state in page.iter().filter(|state| is_run(state)) {
                     runs.insert(state.head.trace_id, *state);
                 }
                 let past = !open_only && last < self.floor;
-                if page.len() < PAGE || past {
+                if page.len() < limit || past {
                     break;
                 }
                 filter.before = last;
@@ -206,6 +207,12 @@ fn emit_after(
         ControlFlow::Continue(())
     })?;
     Ok(reader.state().0)
+}
+
+/// The newest trace of all, calls included.
+fn newest(store: &dyn Store) -> Result<Option<TraceId>, JournalError> {
+    let filter = TraceFilter { open_only: false, state: None, before: None, limit: 1 };
+    Ok(store.list_traces(&filter)?.first().map(|state| state.head.trace_id))
 }
 
 /// The id below which no new trace appears after `newest`.

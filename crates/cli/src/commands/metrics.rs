@@ -1,26 +1,49 @@
 //! `windlass status --metrics`: metrics in the Prometheus text format.
 
 use std::fmt::{Display, Write as _};
+use std::path::Path;
 
 use windlass_journal::Runs;
 use windlass_kernel::{Machine, State, Timestamp};
 use windlass_runtime::{Clock as _, SystemClock};
-use windlass_views::Metrics;
+use windlass_views::{EndedRuns, Metrics};
 
-use crate::failure::CommandResult;
+use crate::atomic;
+use crate::failure::{CommandResult, Failure};
 use crate::output::Output;
 use crate::project::{DATABASE, Project};
 
+/// The file in the state folder with what is counted of ended runs.
+const FILE: &str = "ended-runs.json";
+/// The maximum size of the file.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+
 /// Prints the metrics of a project.
 pub fn run(project: &Project, runs: &Runs, output: &Output) -> CommandResult {
-    let metrics = Metrics::of(runs.store())?;
     let state = project.state()?;
+    let metrics = count(runs, &state.join(FILE))?;
     let bytes = ["", "-wal"].iter().map(|end| {
         let path = state.join(format!("{DATABASE}{end}"));
         std::fs::metadata(path).map_or(0, |meta| meta.len())
     });
     output.bytes(text(&metrics, bytes.sum(), SystemClock.now()).as_bytes());
     Ok(0)
+}
+
+/// Counts the runs, of those that have ended only the ones that a file in the state folder does not have yet.
+fn count(runs: &Runs, path: &Path) -> Result<Metrics, Failure> {
+    let is_small =
+        path.metadata().is_ok_and(|found| found.is_file() && found.len() <= FILE_BYTES_MAX);
+    let before = if is_small { std::fs::read(path).unwrap_or_default() } else { Vec::new() };
+    // What cannot be read is counted anew.
+    let kept: EndedRuns = serde_json::from_slice(&before).unwrap_or_default();
+    let (metrics, kept) = Metrics::count(runs.store(), kept)?;
+    // Where it cannot be kept, the runs are read again.
+    drop(
+        serde_json::to_vec(&kept)
+            .map(|after| if after == before { Ok(()) } else { atomic::write(path, &after) }),
+    );
+    Ok(metrics)
 }
 
 /// The text of the metrics, written family by family.

@@ -11,5 +11,7 @@ mod contract;
 mod disk;
 mod holds;
 mod ledger;
+mod metrics;
 mod rebuild;
+mod watch;
 mod world;
