@@ -32,7 +32,7 @@ use windlass_formats::{CheckpointId, LEDGER_PATH, PACKET_BYTES_MAX, StepKey, rea
 use windlass_journal::{Check, Observer, ObserverError, Reader, Runs, Step};
 use windlass_kernel::run::{Event, Run, RunEvent};
 use windlass_kernel::{Code, TraceId};
-use windlass_store::Store;
+use windlass_store::{Store, StoreError};
 
 use self::folder::Folder;
 use self::run_view::{EndChange, PendingChanges, RunView};
@@ -158,7 +158,11 @@ impl Files {
         let Some(identity) = &mut view.identity else { return Ok(()) };
         let name = identity.name.to_string();
         let block_of = |name: &str| self.ledger_block(name);
-        ledger::sync(&self.folder, &name, &identity.lines, identity.written, block_of)?;
+        let known = match (identity.written, view.is_new) {
+            (0, true) => ledger::Known::New,
+            (written, _) => ledger::Known::Written(written),
+        };
+        ledger::sync(&self.folder, &name, &identity.lines, known, block_of)?;
         identity.written = identity.lines.len();
         Ok(())
     }
@@ -198,7 +202,9 @@ impl Observer<Run> for ViewReader<'_> {
 
 impl RunObservers for Files {
     fn observe(&self, trace_id: TraceId) -> Box<dyn Observer<Run>> {
-        let (files, view) = (self.clone(), RunView::new(trace_id));
+        let (files, mut view) = (self.clone(), RunView::new(trace_id));
+        let recorded = self.store.load_state(trace_id);
+        view.is_new = matches!(recorded, Err(StoreError::NotFound { .. }));
         Box::new(RunFiles { files, view, stale: true })
     }
 }

@@ -6,19 +6,32 @@ use windlass_kernel::run::RunName;
 
 use super::folder::Folder;
 
-/// Writes the lines of a run to the ledger; the first `written` of them were written before.
+/// What is known of a run's lines in the ledger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Known {
+    /// There are none: the run is new.
+    New,
+    /// So many were written; if it is none, an earlier process may have written some.
+    Written(usize),
+}
+
+/// Writes the lines of a run to the ledger, apart from those that are known to be there.
 ///
-/// If the file ends with them, or does not know the run, the others are appended, whatever its size.
-/// Otherwise the run's lines are replaced in their place.
+/// If the file ends with those, or does not know the run, the others are appended, whatever its size.
+/// Otherwise the run's lines are replaced in their place. For a new run the file is not searched.
 ///
 /// `block_of` returns the lines of another run from the journal, for a run whose last line is torn.
 pub(super) fn sync(
     folder: &Folder,
     run: &str,
     lines: &[Vec<u8>],
-    written: usize,
+    known: Known,
     block_of: impl FnOnce(&str) -> Result<Option<Vec<u8>>, EngineError>,
 ) -> Result<(), EngineError> {
+    let written = match known {
+        Known::New => 0,
+        Known::Written(written) => written,
+    };
     let new = lines.get(written..).unwrap_or_default().concat();
     if written > 0 && new.is_empty() {
         return Ok(());
@@ -29,7 +42,12 @@ pub(super) fn sync(
     {
         return Ok(());
     }
-    if written == 0 && folder.append_unless(LEDGER_PATH, run, &new, &locked)? {
+    let appended = match known {
+        Known::New => folder.append_after(LEDGER_PATH, b"\n", &new, &locked)?,
+        Known::Written(0) => folder.append_unless(LEDGER_PATH, run, &new, &locked)?,
+        Known::Written(_) => false,
+    };
+    if appended {
         return Ok(());
     }
     let existing = folder.read(LEDGER_PATH, LEDGER_BYTES_MAX);
@@ -158,12 +176,12 @@ mod tests {
             let folder = Folder::new(root.path().to_owned());
             let filler = format!("{}\n", "x".repeat(before));
             std::fs::write(&path, &filler).unwrap();
-            sync(&folder, A, std::slice::from_ref(&first), 0, nobody).unwrap();
+            sync(&folder, A, std::slice::from_ref(&first), Known::Written(0), nobody).unwrap();
             let appended = [filler.as_bytes(), &first].concat();
             assert_eq!(std::fs::read(&path).unwrap(), appended, "{before}");
             let other = line(B, "1");
-            sync(&folder, B, &[other.clone().into_bytes()], 0, nobody).unwrap();
-            sync(&folder, A, &[first.clone(), second.clone()], 0, nobody).unwrap();
+            sync(&folder, B, &[other.clone().into_bytes()], Known::New, nobody).unwrap();
+            sync(&folder, A, &[first.clone(), second.clone()], Known::Written(0), nobody).unwrap();
             let replaced = [filler.as_bytes(), &first, &second, other.as_bytes()].concat();
             assert_eq!(std::fs::read(&path).unwrap(), replaced, "{before}");
         }

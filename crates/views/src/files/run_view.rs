@@ -27,6 +27,8 @@ const GATES_MAX: usize = 1000;
 /// The contents of a run's files.
 pub(super) struct RunView {
     trace_id: TraceId,
+    /// Whether the run began while it was watched: then no file names it yet.
+    pub(super) is_new: bool,
     /// The run's name and its lines in the ledger; `None` before it has started.
     pub(super) identity: Option<Identity>,
     /// Its holds, in order.
@@ -102,6 +104,7 @@ impl RunView {
     pub(super) fn new(trace_id: TraceId) -> Self {
         Self {
             trace_id,
+            is_new: false,
             identity: None,
             holds: Vec::new(),
             steps: BTreeMap::new(),

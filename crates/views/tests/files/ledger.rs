@@ -238,3 +238,31 @@ fn a_long_list_is_cut_and_the_run_goes_on() {
     let last = files.last().unwrap().as_str().unwrap();
     assert_eq!(last, format!("… and {} more", 20_000 - (files.len() - 1)));
 }
+
+/// The bytes that this process has read so far.
+#[cfg(target_os = "linux")]
+fn bytes_read() -> u64 {
+    let io = std::fs::read_to_string("/proc/self/io").unwrap();
+    let line = io.lines().find_map(|line| line.strip_prefix("rchar: ")).unwrap();
+    line.parse().unwrap()
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn mend_19_a_new_run_does_not_read_the_lines_of_all_others() {
+    const OTHERS_BYTES: usize = 8 << 20;
+    let mut world = World::new();
+    let files = world.files();
+    world.run(&files, &passing());
+    let first = world.read(LEDGER);
+    let line = "{\"rationale\":\"other\",\"run_id\":\"run_20200202_120000_0000000a\"}\n";
+    let others = line.repeat(OTHERS_BYTES / line.len());
+    std::fs::write(world.root().join(LEDGER), format!("{first}{others}")).unwrap();
+    let before = bytes_read();
+    let new = name(&world.run(&files, &passing()));
+    let read = bytes_read() - before;
+    assert!(read < 1 << 20, "{read} bytes were read");
+    let text = world.read(LEDGER);
+    let added = text.strip_prefix(&format!("{first}{others}")).unwrap();
+    assert!(added.lines().count() > 3 && added.lines().all(|line| line.contains(&new)), "{added}");
+}
