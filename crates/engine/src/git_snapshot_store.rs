@@ -70,6 +70,10 @@ impl SnapshotStore for GitSnapshotStore {
         Ok(self.opened()?.snapshots.reference_names()?)
     }
 
+    fn references_in(&self, folder: &str) -> Result<BTreeSet<String>, EngineError> {
+        Ok(self.opened()?.snapshots.reference_names_in(folder)?)
+    }
+
     fn has_tree(&self, tree: &TreeId) -> Result<bool, EngineError> {
         Ok(self.opened()?.snapshots.has_tree(tree)?)
     }

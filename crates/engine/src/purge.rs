@@ -301,7 +301,10 @@ impl Engine {
     /// # Errors
     /// [`EngineError`] if the references cannot be read.
     pub fn has_snapshots(&self, run: &Run) -> Result<BTreeMap<CheckpointId, bool>, EngineError> {
-        let references = self.checkpointer()?.store().references()?;
+        if run.checkpoints.is_empty() {
+            return Ok(BTreeMap::new());
+        }
+        let references = self.checkpointer()?.store().references_in(&run_name(run))?;
         let is_stored = |id: CheckpointId| !references_of(&references, run, id).is_empty();
         let ids = run.checkpoints.iter().map(|checkpoint| checkpoint.id);
         Ok(ids.map(|id| (id, is_stored(id))).collect())

@@ -35,6 +35,9 @@ pub trait SnapshotStore: Send + Sync {
     /// Lists the references, also those that cannot be read.
     fn references(&self) -> Result<BTreeSet<String>, EngineError>;
 
+    /// Lists the references in a folder, also those that cannot be read, without a look at the others.
+    fn references_in(&self, folder: &str) -> Result<BTreeSet<String>, EngineError>;
+
     /// Whether the tree of a snapshot exists.
     fn has_tree(&self, tree: &TreeId) -> Result<bool, EngineError>;
 

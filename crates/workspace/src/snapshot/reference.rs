@@ -69,10 +69,15 @@ impl Snapshots {
     /// # Errors
     /// [`SnapshotError`].
     pub fn references(&self) -> Result<Vec<(String, TreeId)>, SnapshotError> {
+        self.references_below(SNAPSHOT_REFS)
+    }
+
+    /// Lists the references whose refs begin with a folder.
+    fn references_below(&self, folder: &str) -> Result<Vec<(String, TreeId)>, SnapshotError> {
         let operation = "list the snapshots";
         let bytes = self
             .refs_git(operation, Access::Read)
-            .args(["for-each-ref", "--format=%(refname) %(objectname)", SNAPSHOT_REFS])
+            .args(["for-each-ref", "--format=%(refname) %(objectname)", folder])
             .output()?;
         let read = |line: &[u8]| {
             let (name, id) = split_once(line, b' ')?;
@@ -93,8 +98,23 @@ impl Snapshots {
         Ok(readable.chain(self.reference_files()).collect())
     }
 
+    /// Lists the names of the references in a folder, also of those that cannot be read. Others are not looked at.
+    ///
+    /// # Errors
+    /// [`SnapshotError`].
+    pub fn reference_names_in(&self, folder: &str) -> Result<BTreeSet<String>, SnapshotError> {
+        let refs = format!("{}/", ref_name(folder)?);
+        let readable = self.references_below(&refs)?.into_iter().map(|(name, _)| name);
+        Ok(readable.chain(self.reference_files_below(&format!("{folder}/"))).collect())
+    }
+
     /// The names of all ref files, readable or not.
     pub(super) fn reference_files(&self) -> Vec<String> {
+        self.reference_files_below("")
+    }
+
+    /// The names of the ref files in a folder, which ends with a slash unless it is the one of all.
+    fn reference_files_below(&self, below: &str) -> Vec<String> {
         fn walk(folder: &Path, name: &str, found: &mut Vec<String>) {
             for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
                 let inner = format!("{name}{}", entry.file_name().to_string_lossy());
@@ -106,7 +126,8 @@ impl Snapshots {
             }
         }
         let mut found = Vec::new();
-        walk(&self.repository.refs(&self.private).join(SNAPSHOT_REFS), "", &mut found);
+        let refs = self.repository.refs(&self.private).join(SNAPSHOT_REFS);
+        walk(&refs.join(below), below, &mut found);
         found.sort();
         found
     }

@@ -1,5 +1,6 @@
 //! Captures, and the private index between them.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
@@ -208,6 +209,13 @@ fn names_keep_and_forget() {
         let two = world.capture("run/post");
         let expected = [("run/post".to_owned(), two.clone()), ("run/pre".to_owned(), one.clone())];
         assert_eq!(snapshots.references().unwrap(), expected);
+        world.capture("run2/pre");
+        let of_run = ["run/post", "run/pre"].map(str::to_owned);
+        assert_eq!(snapshots.reference_names_in("run").unwrap(), BTreeSet::from(of_run));
+        assert_eq!(snapshots.reference_names_in("ru").unwrap(), BTreeSet::new());
+        assert_eq!(snapshots.reference_names().unwrap().len(), 3);
+        snapshots.reference_names_in("../heads").unwrap_err();
+        snapshots.delete_references(&["run2/pre".to_owned()]).unwrap();
         snapshots.set_reference(&one, "run/post").unwrap();
         snapshots.delete_references(&["run/pre".to_owned()]).unwrap();
         snapshots.delete_references(&["run/never".to_owned()]).unwrap();

@@ -175,6 +175,10 @@ impl SnapshotStore for MortalStore {
         self.inner.references()
     }
 
+    fn references_in(&self, folder: &str) -> Result<BTreeSet<String>, EngineError> {
+        self.inner.references_in(folder)
+    }
+
     fn has_tree(&self, tree: &TreeId) -> Result<bool, EngineError> {
         self.inner.has_tree(tree)
     }
