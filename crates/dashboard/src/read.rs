@@ -15,7 +15,7 @@ use crate::project::Project;
 /// The most runs of one page.
 pub const PAGE_MAX: usize = 200;
 /// The most runs that are looked through for one page of a search.
-const SEARCH_MAX: usize = 2_000;
+const SEARCH_MAX: usize = 400;
 /// The traces that are listed at once.
 const TRACES: usize = 256;
 
@@ -65,10 +65,11 @@ pub fn list(
     let mut before = wanted.before;
     let mut looked = 0;
     let limit = wanted.limit.clamp(1, PAGE_MAX);
+    let kinds = Kinds::of(wanted.state.as_deref());
     loop {
         let mut found = Vec::new();
         for (project, store) in &sources {
-            let traces = newest(store.as_ref(), before, limit + 1)?;
+            let traces = newest(store.as_ref(), kinds, before, limit + 1)?;
             found.extend(traces.into_iter().map(|trace| (*project, Arc::clone(store), trace)));
         }
         found.sort_by_key(|(_, _, trace)| std::cmp::Reverse(trace.head.trace_id));
@@ -92,14 +93,49 @@ pub fn list(
     }
 }
 
+/// Which runs are listed, as far as the store knows without reading them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kinds {
+    /// Those that have not ended.
+    Open,
+    /// Those that have ended.
+    Ended,
+    /// All.
+    Both,
+}
+
+impl Kinds {
+    /// Those that can be in a state.
+    fn of(state: Option<&str>) -> Self {
+        const OPEN: [RunState; 5] = [
+            RunState::Running,
+            RunState::OnHold,
+            RunState::Answered,
+            RunState::Interrupted,
+            RunState::Open,
+        ];
+        const ENDED: [RunState; 2] = [RunState::Passed, RunState::Failed];
+        let is_among = |states: &[RunState]| states.iter().any(|one| Some(one.as_str()) == state);
+        match (is_among(&OPEN), is_among(&ENDED)) {
+            (true, _) => Self::Open,
+            (_, true) => Self::Ended,
+            (false, false) => Self::Both,
+        }
+    }
+}
+
 /// The newest runs of a store that are older than one.
 fn newest(
     store: &dyn Store,
+    kinds: Kinds,
     before: Option<TraceId>,
     limit: usize,
 ) -> Result<Vec<TraceState>, Problem> {
     let ended = TraceFilter { open_only: false, state: Some(State::Terminal), before, limit };
-    let mut found = store.list_traces(&ended)?;
+    let mut found = if kinds == Kinds::Open { Vec::new() } else { store.list_traces(&ended)? };
+    if kinds == Kinds::Ended {
+        return Ok(found);
+    }
     // Calls and grants are open traces, too.
     let mut filter = TraceFilter { open_only: true, state: None, before, limit: TRACES };
     let mut count = 0;
