@@ -1,12 +1,16 @@
 //! The `script` runner: answers come from a file; tool calls are real.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
-use serde::Deserialize;
+use serde::de::{self, DeserializeOwned, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::Value;
+use serde_json::value::RawValue;
 use thiserror::Error;
+use windlass_kernel::canon::{self, CanonError};
 use windlass_kernel::run::Usage;
-use windlass_kernel::{Machine, State, canon};
+use windlass_kernel::{Machine, State};
 
 use super::agent::{Agent, AgentJob, Runner};
 use super::tool_caller::{ToolCaller, ToolRequest, failure_reason};
@@ -33,26 +37,66 @@ pub struct Script {
     model: Option<String>,
 }
 
-#[derive(Clone, Debug, Deserialize)]
+/// A file of answers, as far as it is read at once: each part is a value of its own, which is read strictly when it is
+/// its turn. A file may have thousands of calls, which as values take ten times the memory of their text.
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct FileParts<'a> {
     /// The recorded model; the requested model if absent.
-    #[serde(default)]
-    model: Option<String>,
-    phases: BTreeMap<String, Vec<ScriptedAttempt>>,
+    #[serde(default, borrow)]
+    model: Option<&'a RawValue>,
+    #[serde(borrow)]
+    phases: Members<'a>,
+}
+
+/// The members of an object, each with a name of its own.
+struct Members<'a>(Vec<(String, &'a RawValue)>);
+
+impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Reading;
+        impl<'de> Visitor<'de> for Reading {
+            type Value = Members<'de>;
+
+            fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+                formatter.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+                let mut members: Vec<(String, &RawValue)> = Vec::new();
+                while let Some((name, value)) = map.next_entry()? {
+                    if members.iter().any(|(other, _)| *other == name) {
+                        return Err(de::Error::custom(format!("duplicate key `{name}`")));
+                    }
+                    members.push((name, value));
+                }
+                Ok(Members(members))
+            }
+        }
+        deserializer.deserialize_map(Reading)
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AttemptParts<'a> {
+    #[serde(default, borrow)]
+    calls: Vec<&'a RawValue>,
+    #[serde(default, borrow)]
+    answer: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    fail: Option<&'a RawValue>,
+    #[serde(default, borrow)]
+    usage: Option<&'a RawValue>,
 }
 
 /// One attempt.
-#[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Clone, Debug)]
 struct ScriptedAttempt {
-    #[serde(default)]
-    calls: Vec<ScriptedCall>,
-    #[serde(default)]
+    /// The text of each call, which is valid.
+    calls: Vec<Box<RawValue>>,
     answer: Option<Value>,
-    #[serde(default)]
     fail: Option<ScriptedFailure>,
-    #[serde(default)]
     usage: ScriptedUsage,
 }
 
@@ -95,48 +139,22 @@ impl Script {
     /// # Errors
     /// [`ScriptError`] if it is not valid.
     pub fn parse(bytes: &[u8]) -> Result<Self, ScriptError> {
-        let fault = |reason: String| ScriptError { reason };
-        let value = canon::parse(bytes, BYTES_MAX).map_err(|error| fault(error.to_string()))?;
-        if !has_objects(&value) {
-            return Err(fault("a list is used instead of an object".to_owned()));
+        if bytes.len() > BYTES_MAX {
+            let error = CanonError::TooLarge { bytes: bytes.len(), bytes_max: BYTES_MAX };
+            return Err(fault(error));
         }
-        let file: File = serde_json::from_value(value).map_err(|error| fault(error.to_string()))?;
-        for (phase, attempts) in &file.phases {
-            for (at, scripted) in attempts.iter().enumerate() {
-                let place = format!("phase `{phase}`, attempt {}", at + 1);
-                match (&scripted.answer, &scripted.fail) {
-                    (Some(Value::Object(_)), None) | (None, Some(_)) => {}
-                    (Some(_), None) => {
-                        return Err(fault(format!("{place}: the answer is not an object")));
-                    }
-                    (Some(_), Some(_)) | (None, None) => {
-                        return Err(fault(format!(
-                            "{place} needs exactly one of `answer` and `fail`"
-                        )));
-                    }
-                }
-                for call in &scripted.calls {
-                    if call.tool.split_once('/').is_none_or(|(server, tool)| {
-                        server.is_empty() || tool.is_empty() || tool.contains('/')
-                    }) {
-                        return Err(fault(format!(
-                            "{place}: `{}` is not of the form server/tool",
-                            call.tool
-                        )));
-                    }
-                    if !(call.args.is_null() || call.args.is_object()) {
-                        return Err(fault(format!("{place}: the arguments are not an object")));
-                    }
-                    if !call.expect.is_terminal() || call.expect.machine() != Machine::Call {
-                        return Err(fault(format!(
-                            "{place}: a call cannot be expected to end {}",
-                            call.expect
-                        )));
-                    }
-                }
-            }
+        let file: &RawValue = serde_json::from_slice(bytes).map_err(fault)?;
+        let FileParts { model, phases: Members(members) } = object(file)?;
+        let mut phases = BTreeMap::new();
+        for (phase, attempts) in members {
+            let attempts: Vec<&RawValue> = serde_json::from_str(attempts.get()).map_err(fault)?;
+            let attempts = attempts.into_iter().enumerate().map(|(at, attempt)| {
+                ScriptedAttempt::parse(attempt, &format!("phase `{phase}`, attempt {}", at + 1))
+            });
+            let attempts = attempts.collect::<Result<_, _>>()?;
+            phases.insert(phase, attempts);
         }
-        Ok(Self { phases: file.phases, model: file.model })
+        Ok(Self { phases, model: model.map(strict).transpose()? })
     }
 
     /// The answers that a run was started with, if any. They are recorded in the journal, so that the run
@@ -149,24 +167,74 @@ impl Script {
     }
 }
 
-/// Whether no list is used instead of an object: serde would accept a list of the fields.
-fn has_objects(file: &Value) -> bool {
-    // Borrowed: the calls of a long run need not be in memory twice.
-    fn list(value: Option<&Value>) -> &[Value] {
-        value.and_then(Value::as_array).map_or(&[], Vec::as_slice)
-    }
-    let phases = file.get("phases").and_then(Value::as_object);
-    let no_list = |value: Option<&Value>| !value.is_some_and(Value::is_array);
-    let sound = |scripted: &Value| {
-        no_list(Some(scripted))
-            && no_list(scripted.get("fail"))
-            && no_list(scripted.get("usage"))
-            && list(scripted.get("calls")).iter().all(|call| no_list(Some(call)))
-    };
-    no_list(Some(file))
-        && phases.is_none_or(|phases| {
-            phases.values().all(|attempts| list(Some(attempts)).iter().all(sound))
+impl ScriptedAttempt {
+    fn parse(text: &RawValue, place: &str) -> Result<Self, ScriptError> {
+        let AttemptParts { calls, answer, fail, usage } = object(text)?;
+        let answer: Option<Value> = answer.map(strict).transpose()?;
+        match (&answer, &fail) {
+            (Some(Value::Object(_)), None) | (None, Some(_)) => {}
+            (Some(_), None) => return Err(fault(format!("{place}: the answer is not an object"))),
+            (Some(_), Some(_)) | (None, None) => {
+                return Err(fault(format!("{place} needs exactly one of `answer` and `fail`")));
+            }
+        }
+        for call in &calls {
+            ScriptedCall::parse(call)?.check(place)?;
+        }
+        Ok(Self {
+            calls: calls.into_iter().map(ToOwned::to_owned).collect(),
+            answer,
+            fail: fail.map(strict_object).transpose()?,
+            usage: usage.map(strict_object).transpose()?.unwrap_or_default(),
         })
+    }
+}
+
+impl ScriptedCall {
+    fn parse(text: &RawValue) -> Result<Self, ScriptError> {
+        strict_object(text)
+    }
+
+    fn check(&self, place: &str) -> Result<(), ScriptError> {
+        let is_named = |(server, tool): (&str, &str)| {
+            !server.is_empty() && !tool.is_empty() && !tool.contains('/')
+        };
+        if !self.tool.split_once('/').is_some_and(is_named) {
+            let tool = &self.tool;
+            return Err(fault(format!("{place}: `{tool}` is not of the form server/tool")));
+        }
+        if !(self.args.is_null() || self.args.is_object()) {
+            return Err(fault(format!("{place}: the arguments are not an object")));
+        }
+        if !self.expect.is_terminal() || self.expect.machine() != Machine::Call {
+            let expect = self.expect;
+            return Err(fault(format!("{place}: a call cannot be expected to end {expect}")));
+        }
+        Ok(())
+    }
+}
+
+fn fault(reason: impl ToString) -> ScriptError {
+    ScriptError { reason: reason.to_string() }
+}
+
+/// Reads an object whose parts are read later. serde would accept a list of the fields, too.
+fn object<'a, T: Deserialize<'a>>(text: &'a RawValue) -> Result<T, ScriptError> {
+    if text.get().starts_with('[') {
+        return Err(fault("a list is used instead of an object"));
+    }
+    serde_json::from_str(text.get()).map_err(fault)
+}
+
+/// Reads a whole value strictly.
+fn strict<T: DeserializeOwned>(text: &RawValue) -> Result<T, ScriptError> {
+    let value = canon::parse(text.get().as_bytes(), BYTES_MAX).map_err(fault)?;
+    serde_json::from_value(value).map_err(fault)
+}
+
+/// Reads a whole object strictly.
+fn strict_object<T: DeserializeOwned>(text: &RawValue) -> Result<T, ScriptError> {
+    object::<&RawValue>(text).and_then(strict)
 }
 
 impl Runner for Script {
@@ -199,10 +267,16 @@ impl Runner for Script {
             unaccounted: scripted.usage.unaccounted,
         };
         for call in &scripted.calls {
+            let call = match ScriptedCall::parse(call) {
+                Ok(call) => call,
+                Err(error) => {
+                    return Ok(WorkResult::failed("validation_error", error.to_string()));
+                }
+            };
             let reply = tools.call(ToolRequest {
-                tool: call.tool.clone(),
-                args: if call.args.is_null() { serde_json::json!({}) } else { call.args.clone() },
-                intent: call.intent.clone(),
+                tool: call.tool,
+                args: if call.args.is_null() { serde_json::json!({}) } else { call.args },
+                intent: call.intent,
                 agent: Some(job.agent.name.clone()),
                 id: None,
             })?;
