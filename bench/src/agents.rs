@@ -58,6 +58,18 @@ impl Project {
         command
     }
 
+    /// Adds loops, and trusts the project with them.
+    pub fn add_loops(&self, loops: &[(&str, &str)]) -> Result<()> {
+        for (name, text) in loops {
+            std::fs::write(self.work.join(format!(".windlass/loops/{name}.md")), text)?;
+        }
+        let shown =
+            self.command(&["windlass", "trust", "--json"]).stdout(Stdio::piped()).output()?;
+        let shown: Value = serde_json::from_slice(&shown.stdout)?;
+        let digest = shown.get("digest").and_then(Value::as_str).context("no digest")?;
+        self.succeeds(&["windlass", "trust", "--yes", digest])
+    }
+
     fn succeeds(&self, words: &[&str]) -> Result<()> {
         let status = self.command(words).status()?;
         ensure!(status.success(), "`{}`: {status}", words.join(" "));

@@ -6,7 +6,7 @@
 //!
 //! - `--quick` makes fewer and shorter rounds.
 //! - `pages`, `rates`, `verify`, `recover`, `runs`, `checkpoints`, `cell`, `policy`, `files`, `mcp`, `clients`,
-//!   `hooks` and `growth` select parts.
+//!   `hooks`, `growth` and `dashboard` select parts.
 //! - `count KIND CALLS [CALLERS]` only makes calls, for a profiler. KIND is `write`, `read` or `ahead`;
 //!   with the prefix `raw-`, SQLite alone makes the commits of such calls.
 //! - `count verify ENTRIES` only verifies a journal.
@@ -17,6 +17,7 @@ mod agents;
 mod calls;
 mod cell;
 mod checkpoints;
+mod dashboard;
 mod files;
 mod growth;
 mod hooks;
@@ -78,6 +79,7 @@ const PARTS: &[&str] = &[
     "clients",
     "hooks",
     "growth",
+    "dashboard",
 ];
 
 fn main() -> Result<()> {
@@ -173,6 +175,10 @@ fn main() -> Result<()> {
     }
     if wanted("growth") {
         growth::measure(folder.path(), effort.entries, effort.runs)?;
+    }
+    if wanted("dashboard") {
+        let rounds = if quick { 20 } else { 100 };
+        dashboard::measure(folder.path(), effort.entries, effort.runs, rounds)?;
     }
     if wanted("hooks") {
         hooks::measure(folder.path(), effort.starts.try_into().unwrap_or(usize::MAX))?;

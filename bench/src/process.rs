@@ -4,8 +4,22 @@ use anyhow::{Context as _, Result};
 
 /// The resident memory of the process, in KiB.
 pub fn resident_kib() -> Result<i64> {
-    let status = std::fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find(|line| line.starts_with("VmRSS:")).context("no VmRSS")?;
+    resident_kib_of("self")
+}
+
+/// The resident memory of a process, in KiB.
+pub fn resident_kib_of(pid: &str) -> Result<i64> {
+    status_kib(pid, "VmRSS:")
+}
+
+/// The most resident memory that a process has had, in KiB.
+pub fn peak_kib_of(pid: &str) -> Result<i64> {
+    status_kib(pid, "VmHWM:")
+}
+
+fn status_kib(pid: &str, field: &'static str) -> Result<i64> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = status.lines().find(|line| line.starts_with(field)).context(field)?;
     Ok(line.split_whitespace().nth(1).context("no value")?.parse()?)
 }
 

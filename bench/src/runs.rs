@@ -147,6 +147,37 @@ fn list(runs: &Runs, count: usize) -> Result<f64> {
     Ok(started.elapsed().as_secs_f64() * 1e3)
 }
 
+/// Adds runs to a journal as the engine records them: `ended` that pass, then `held` that wait for a person. Several at
+/// once, each with folders of its own, so that they share commits.
+pub fn fill(folder: &Path, journal: &Path, ended: usize, held: usize) -> Result<()> {
+    const AT_ONCE: usize = 16;
+    let settings = windlass_store_sqlite::Settings::default();
+    let store: Arc<dyn Store> = Arc::new(SqliteStore::open(journal, settings)?);
+    let passing = Doer::Builtin { name: "nothing".to_owned(), with: BTreeMap::new() };
+    let asking = Doer::Person { approvals: 1, question: "may it go on?".to_owned() };
+    for (runs, doer) in [(ended, &passing), (held, &asking)] {
+        std::thread::scope(|scope| -> Result<()> {
+            let make = |worker: usize| {
+                let folder = folder.join(worker.to_string());
+                let store = Arc::clone(&store);
+                scope.spawn(move || -> Result<()> {
+                    std::fs::create_dir_all(&folder)?;
+                    let engine = engine(&folder, store);
+                    for _ in (worker..runs).step_by(AT_ONCE) {
+                        engine.start(new_run(chain(1, doer)))?;
+                    }
+                    Ok(())
+                })
+            };
+            let workers: Vec<_> = (0..AT_ONCE).map(make).collect();
+            workers
+                .into_iter()
+                .try_for_each(|worker| worker.join().map_err(|_| anyhow!("a run panicked"))?)
+        })?;
+    }
+    Ok(())
+}
+
 /// The cost of listing many runs on hold.
 pub struct Holds {
     /// Milliseconds to list twenty runs.
