@@ -12,6 +12,8 @@ use crate::dashboard::Context;
 use crate::problem::Problem;
 use crate::project::{Command, Project};
 
+/// The most projects that are asked at once.
+const AT_ONCE: usize = 8;
 /// The most calls that are listed.
 const CALLS_MAX: &str = "200";
 
@@ -32,12 +34,35 @@ pub fn list(context: &Context<'_>) -> Result<Value, Problem> {
 ///
 /// # Errors
 /// The error of the command.
-pub fn waiting(project: &Arc<dyn Project>) -> Result<Vec<Value>, Problem> {
+fn waiting(project: &Arc<dyn Project>) -> Result<Vec<Value>, Problem> {
     let command = Command::new(["call", "list"]).flag("held", true).option("limit", CALLS_MAX);
     let Value::Array(calls) = project.command(command)? else {
         return Err(Problem::new(Code::Internal, "the list of calls cannot be read"));
     };
     Ok(calls)
+}
+
+/// The calls of all projects that wait for a person, with the ids of their projects. Some projects are asked at once.
+///
+/// # Errors
+/// The error of a command.
+pub fn all_waiting(projects: &[Arc<dyn Project>]) -> Result<Vec<(&str, Value)>, Problem> {
+    let mut all = Vec::new();
+    for some in projects.chunks(AT_ONCE) {
+        let found: Vec<_> = std::thread::scope(|scope| {
+            let asked: Vec<_> =
+                some.iter().map(|project| (project, scope.spawn(|| waiting(project)))).collect();
+            let failed = |_| Err(Problem::new(Code::Internal, "the list of calls failed"));
+            asked
+                .into_iter()
+                .map(|(project, thread)| (project.id(), thread.join().unwrap_or_else(failed)))
+                .collect()
+        });
+        for (project, calls) in found {
+            all.extend(calls?.into_iter().map(|call| (project, call)));
+        }
+    }
+    Ok(all)
 }
 
 /// One call in full: request, decision, effect.

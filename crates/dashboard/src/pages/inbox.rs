@@ -17,11 +17,7 @@ use crate::read::{self, PAGE_MAX};
 pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
     context.require_all()?;
     let waiting = read::waiting(&context.dashboard.projects, now(), PAGE_MAX)?;
-    let mut calls = Vec::new();
-    for project in &context.dashboard.projects {
-        let waiting = calls::waiting(project)?;
-        calls.extend(waiting.into_iter().map(|call| (project.id(), call)));
-    }
+    let calls = calls::all_waiting(&context.dashboard.projects)?;
     let several = context.dashboard.projects.len() > 1;
     let open = waiting.iter().filter(|item| item.state == RunState::OnHold).count();
     let decides = context.visitor.role >= Role::Approver && context.key() != Key::Missing;
