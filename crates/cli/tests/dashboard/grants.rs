@@ -67,3 +67,23 @@ fn a_grant_is_given_used_and_revoked() {
     }
     repo.is_whole();
 }
+
+#[test]
+fn a_call_that_waits_leads_to_a_grant_of_calls_like_it() {
+    let repo = Repo::new();
+    let args = "{\"line\":\"git push origin main\"}";
+    let line = ["call", "run", "shell/run", "--key", "push-1", "--args", args, "--json"];
+    let call = repo.windlass(&line).exit(4).json()["trace_id"].as_str().unwrap().to_owned();
+    let served = Served::start(&repo.place, &[]);
+    let cookie = served.enter(&served.link);
+    let project = project_of(&repo.place);
+    repo.windlass(&["people", "add", "ada"]);
+    let page = served.browse(&cookie, "GET", &format!("/calls/{project}/{call}"), "").status(200);
+    let link = page.body.split("href=\"").find(|part| part.starts_with("/grants?")).unwrap();
+    let link = link.split('"').next().unwrap().replace("&amp;", "&");
+    let (path, _) = link.split_once('#').unwrap();
+    let form = served.browse(&cookie, "GET", path, "").status(200).body;
+    for part in ["value=\"shell/run\"", "value=\"git push origin main\""] {
+        assert!(form.contains(part), "no `{part}` at {path}\n{form}");
+    }
+}

@@ -54,7 +54,10 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
                 p { (text(hold, "/reason")) }
                 @for finding in list(hold, "/view/findings") { p { (finding) } }
             }
-            @if context.visitor.role >= Role::Approver { (forms(context, hold, args)?) }
+            @if context.visitor.role >= Role::Approver {
+                (forms(context, hold, args)?)
+                (grant_link(context, title, args, ""))
+            }
         }
         @if let Some(decision) = call.get("decision").filter(|decision| !decision.is_null()) {
             section {
@@ -82,6 +85,24 @@ fn list(value: &Value, pointer: &str) -> Vec<String> {
 
 fn fact(name: &str, value: &str) -> Markup {
     html! { @if !value.is_empty() { dt { (name) } dd { (value) } } }
+}
+
+/// A link to the form that grants calls like this one.
+pub(super) fn grant_link(context: &Context<'_>, tool: &str, args: &Value, run: &str) -> Markup {
+    let field = |name: &str| args.get(name).and_then(Value::as_str).unwrap_or_default();
+    let fields = [
+        ("project", context.part("project").unwrap_or_default()),
+        ("tool", tool),
+        ("command", field("line")),
+        ("path", field("path")),
+        ("run", run),
+    ];
+    let fields: Vec<String> = fields
+        .into_iter()
+        .filter(|(_, value)| !value.is_empty() && value.len() <= 1000)
+        .map(|(name, value)| format!("{name}={}", encode(value)))
+        .collect();
+    html! { p { a href=(format!("/grants?{}#give", fields.join("&"))) { "Grant calls like this one" } } }
 }
 
 fn forms(context: &Context<'_>, hold: &Value, args: &Value) -> Result<Markup, Problem> {

@@ -85,7 +85,7 @@ fn show(context: &Context<'_>) -> Result<Answer, Problem> {
             }
         }
         @if context.visitor.role >= Role::Approver {
-            h2 { "Give a grant" }
+            h2 #give { "Give a grant" }
             @if let Some(missing) = key::missing(context) { (missing) } @else {
                 @for project in &context.dashboard.projects { (giving(context, project.id(), project.name(), several)) }
             }
@@ -135,10 +135,10 @@ fn giving(context: &Context<'_>, project: &str, name: &str, several: bool) -> Ma
             @if several { h3 { (name) } }
             p.faint { "You sign it as " strong { (context.visitor.name) } ". A star stands for any text, as in " code { "git push *" } " or " code { "docs/**" } "." }
             div.columns {
-                label { "Tool" input type="text" name="tool" required maxlength="200" placeholder="shell/run"; }
-                label { "Commands" input type="text" name="command" maxlength="4000" placeholder="git push *"; }
-                label { "Paths" input type="text" name="path" maxlength="4000" placeholder="AGENTS.md"; }
-                label { "Only in the run" input type="text" name="run" maxlength="100" placeholder="all runs"; }
+                label { "Tool" input type="text" name="tool" required value=[context.field("tool")] maxlength="200" placeholder="shell/run"; }
+                label { "Commands" input type="text" name="command" value=[context.field("command")] maxlength="4000" placeholder="git push *"; }
+                label { "Paths" input type="text" name="path" value=[context.field("path")] maxlength="4000" placeholder="AGENTS.md"; }
+                label { "Only in the run" input type="text" name="run" value=[context.field("run")] maxlength="100" placeholder="all runs"; }
                 label { "How often" input type="number" name="times" min="1" max="1000" value="1"; }
                 label { "How long" input type="text" name="for" maxlength="20" value="24h" pattern="[0-9]+[smhd]" title="such as 30m, 2h or 7d"; }
             }

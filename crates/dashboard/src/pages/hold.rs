@@ -4,6 +4,7 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::Answer;
+use super::call::grant_link;
 use super::diff;
 use super::key;
 use super::layout::{Page, badge, hold_address, run_address, time};
@@ -65,6 +66,12 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
         (used(&detail))
         (checklist(&seen))
         (call(&seen))
+        @if let Some(call) = seen.get("call").filter(|call| !call.is_null()) {
+            @if all && context.visitor.role >= Role::Approver {
+                @let tool = call.get("tool").and_then(Value::as_str).unwrap_or_default();
+                (grant_link(context, tool, call.get("args").unwrap_or(&Value::Null), &item.run))
+            }
+        }
         (evidence(&seen))
         (news(&seen, since.as_ref()))
         (changes(&seen))
