@@ -74,6 +74,23 @@ impl Context<'_> {
         })
     }
 
+    /// The projects that lists are about. If there are several, one that cannot be used does not take the others away.
+    #[must_use]
+    pub fn usable(&self) -> Vec<Arc<dyn Project>> {
+        let all = &self.dashboard.projects;
+        let is_usable = |project: &&Arc<dyn Project>| all.len() == 1 || project.ready().is_ok();
+        all.iter().filter(is_usable).map(Arc::clone).collect()
+    }
+
+    /// The projects that lists leave out, by name, and why.
+    #[must_use]
+    pub fn unusable(&self) -> Vec<(&str, Problem)> {
+        let all = &self.dashboard.projects;
+        let bad = |project: &'_ Arc<dyn Project>| project.ready().err();
+        let several = all.iter().filter(|_| all.len() > 1);
+        several.filter_map(|project| Some((project.name(), bad(project)?))).collect()
+    }
+
     /// The project that the path names.
     ///
     /// # Errors

@@ -151,8 +151,13 @@ pub fn merge<T>(found: Vec<Found<T>>, limit: usize) -> Page<T> {
 /// The projects that the field `project` names; all if it is absent.
 pub fn projects<'a>(context: &'a Context<'_>) -> Vec<&'a Arc<dyn Project>> {
     let wanted = context.field("project");
-    let all = context.dashboard.projects.iter();
-    all.filter(|one| wanted.is_none_or(|wanted| wanted == one.id())).collect()
+    let all = &context.dashboard.projects;
+    // One of several that cannot be used does not take the others away.
+    let is_wanted = |one: &&Arc<dyn Project>| match wanted {
+        Some(wanted) => wanted == one.id(),
+        None => all.len() == 1 || one.ready().is_ok(),
+    };
+    all.iter().filter(is_wanted).collect()
 }
 
 /// The project that the field `project` names; the first one if it is absent.

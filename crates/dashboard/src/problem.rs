@@ -97,6 +97,7 @@ fn status_of(code: &str) -> StatusCode {
         "REQUEST_INVALID" | "ID_INVALID" | "TASK_INVALID" => StatusCode::UNPROCESSABLE_ENTITY,
         "PERSON_LOCKED" => StatusCode::FORBIDDEN,
         "STORE_UNAVAILABLE" => StatusCode::SERVICE_UNAVAILABLE,
+        "PROJECT_MISSING" => StatusCode::SERVICE_UNAVAILABLE,
         "INTERNAL" => StatusCode::INTERNAL_SERVER_ERROR,
         _ => StatusCode::CONFLICT,
     }

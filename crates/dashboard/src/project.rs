@@ -30,6 +30,12 @@ pub trait Project: Send + Sync {
     /// The error of the command.
     fn policy(&self) -> Result<Value, Problem>;
 
+    /// Whether the project can be used: its folder is there, its settings and its journal can be read.
+    ///
+    /// # Errors
+    /// [`Problem`] if it cannot.
+    fn ready(&self) -> Result<(), Problem>;
+
     /// Runs a command of Windlass in the project and returns what it prints.
     ///
     /// # Errors

@@ -104,7 +104,7 @@ pub struct Happening {
 pub fn list(context: &Context<'_>) -> Result<SessionsPage, Problem> {
     context.require_all()?;
     let wanted = read::Wanted { sessions_only: true, ..wanted(context)? };
-    let page = read::list(&context.dashboard.projects, &wanted, now())?;
+    let page = read::list(&context.usable(), &wanted, now())?;
     Ok(SessionsPage { sessions: page.runs, next: page.next.map(|next| next.to_string()) })
 }
 

@@ -289,6 +289,12 @@ impl Engine {
         let Some(hold) = recorder.run().hold.clone() else {
             return Err(EngineError::NotOnHold { run });
         };
+        let now = self.recording.clock.now();
+        if hold.held.expires_at.is_some_and(|expires_at| expires_at <= now) {
+            let message =
+                "the time to answer is over, so the answer stays; resume or cancel the run";
+            return Err(invalid(message.to_owned()));
+        }
         if !hold.votes.iter().any(|(vote, _)| is_same_name(&vote.by.name, by)) {
             return Err(invalid(format!("`{by}` has not answered this hold")));
         }

@@ -76,7 +76,7 @@ const LAYERS: &[Layer] = &[
         "kernel text policy redact formats governance store journal connect workspace runtime",
     ),
     layer("views", "kernel formats store journal workspace engine"),
-    layer("dashboard", "kernel store journal views"),
+    layer("dashboard", "kernel text store journal views"),
     layer("notify", "kernel redact store journal cell connect runtime views"),
     layer("agents", "kernel broker cell mcp connect runtime engine"),
     layer("driver", "kernel text policy store journal runtime engine"),

@@ -68,6 +68,16 @@ impl ServedProject {
         path.metadata().ok().map(|found| (found.dev(), found.ino()))
     }
 
+    /// Fails if the folder of the project is gone.
+    fn require_folder(&self) -> Result<(), Problem> {
+        let root = &self.project.root;
+        if root.is_dir() {
+            return Ok(());
+        }
+        let message = format!("the folder `{}` is gone", root.display());
+        Err(Problem::new(Code::ProjectMissing, message).hint("bring it back, or end this server"))
+    }
+
     /// The settings of the project, as they are now.
     pub fn settings(&self) -> Result<Config, Failure> {
         self.project.settings()
@@ -124,8 +134,15 @@ impl Served for ServedProject {
         Ok(checked)
     }
 
+    fn ready(&self) -> Result<(), Problem> {
+        self.require_folder()?;
+        self.project.settings().map_err(|failure| problem(&failure))?;
+        self.store().map(drop)
+    }
+
     fn command(&self, command: Command) -> Result<Value, Problem> {
         command.check()?;
+        self.require_folder()?;
         let mut process = self.process(&command);
         let (mut output, mut errors) = (scratch()?, scratch()?);
         process.stdin(if command.input.is_some() { Stdio::piped() } else { Stdio::null() });
@@ -152,6 +169,7 @@ impl Served for ServedProject {
 
     fn start(&self, command: Command) -> Result<(), Problem> {
         command.check()?;
+        self.require_folder()?;
         let mut process = self.process(&command);
         let mut errors = scratch()?;
         process.stdin(Stdio::null()).stdout(Stdio::null()).stderr(handle(&errors)?);

@@ -4,7 +4,7 @@ use windlass_testkit::eventually;
 
 use crate::harness::Place;
 use crate::served::{Served, person, project_of};
-use crate::world::{Repo, VOICE, escalating, id_of, passing};
+use crate::world::{Repo, VOICE, answers, build, escalating, id_of, passing, sh};
 
 #[test]
 fn a_hold_is_decided_on_the_page_without_scripts() {
@@ -264,6 +264,52 @@ fn who_has_no_key_is_told_before_they_decide_and_a_passphrase_is_asked_for_if_th
     served.send("POST", &approve, &head, &form("wrong")).status(403);
     served.send("POST", &approve, &head, &form("a+long+phrase")).status(303);
     assert_eq!(repo.stands(&id)["hold"]["resolution"], "APPROVED");
+}
+
+#[test]
+fn a_project_that_cannot_be_used_does_not_take_the_others_away() {
+    let repo = Repo::new();
+    let id = id_of(&repo.run(&escalating()).exit(4));
+    let other = repo.place.base().join("other");
+    std::fs::create_dir_all(&other).unwrap();
+    let path = other.to_str().unwrap();
+    repo.windlass(&["-C", path, "init"]).exit(0);
+    let served = Served::start(&repo.place, &["--all"]);
+    let cookie = served.enter(&served.link);
+    let pages = ["/", "/runs", "/calls", "/grants", "/notifications", "/sessions", "/spend"];
+    let routes = ["/api/v1/holds", "/api/v1/runs"];
+    let whole = |what: &str| {
+        for page in pages.iter().chain(&routes) {
+            let reply = served.browse(&cookie, "GET", page, "");
+            assert_eq!(reply.status, 200, "{what}: {page}: {}", reply.body);
+        }
+        let inbox = served.browse(&cookie, "GET", "/", "").body;
+        assert!(inbox.contains(&id), "{what}: {inbox}");
+        inbox
+    };
+    assert!(!whole("before").contains("cannot be used"));
+    let settings = other.join(".windlass/config.toml");
+    let before = std::fs::read(&settings).unwrap_or_default();
+    std::fs::write(&settings, "[[[").unwrap();
+    assert!(whole("broken settings").contains("cannot be used"));
+    std::fs::write(&settings, before).unwrap();
+    std::fs::rename(&other, other.with_extension("gone")).unwrap();
+    let inbox = whole("the folder is gone");
+    assert!(inbox.contains("PROJECT_MISSING"), "{inbox}");
+    std::fs::rename(other.with_extension("gone"), &other).unwrap();
+    assert!(!whole("after").contains("cannot be used"));
+}
+
+#[test]
+fn nothing_turns_around_what_is_shown() {
+    let repo = Repo::new();
+    let turned = sh("eval 'echo a \u{202e}evil\u{2066} > x'");
+    let held = repo.run(&answers(&[build(&[turned])], &[])).exit(4);
+    let served = Served::start(&repo.place, &[]);
+    let cookie = served.enter(&served.link);
+    let path = format!("/holds/{}/{}", project_of(&repo.place), id_of(&held));
+    let page = served.browse(&cookie, "GET", &path, "").status(200).body;
+    assert!(!page.contains(['\u{202e}', '\u{2066}']) && page.contains("\\u{202e}"), "{page}");
 }
 
 const ASKED: &str = r#"---

@@ -128,8 +128,17 @@ fn a_link_to_a_hold_is_for_that_decision_only() {
     ] {
         assert_eq!(get(&path), 403, "{path}");
     }
-    for path in ["/api/v1/runs", "/api/v1/events", "/api/v1/holds"] {
-        assert_eq!(get(path), 403, "{path}");
+    // The empty tree stands for all files: whoever has a link is not shown what changed since any tree.
+    let hold = format!("/api/v1/projects/{project}/holds/{id}");
+    assert_eq!(get(&hold), 200);
+    for path in [
+        "/api/v1/runs".to_owned(),
+        "/api/v1/events".to_owned(),
+        "/api/v1/holds".to_owned(),
+        format!("/api/v1/projects/{project}/runs/{id}"),
+        format!("{hold}?since=4b825dc642cb6eb9a060e54bf8d69288fbee4904"),
+    ] {
+        assert_eq!(get(&path), 403, "{path}");
     }
     let decide = |run: &str, shown: &str| {
         let form = format!("reason=seen&shown={shown}");

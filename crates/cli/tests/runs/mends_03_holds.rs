@@ -36,6 +36,16 @@ fn mend_03_whoever_looks_next_ends_a_run_whose_hold_has_expired() {
 }
 
 #[test]
+fn mend_03_an_answer_in_time_cannot_be_withdrawn_when_the_time_is_over() {
+    let repo = Repo::new();
+    let id = id_of(&repo.run(&escalating()).exit(4));
+    repo.windlass(&[&["queue", "approve", &id][..], &VOICE].concat()).exit(0);
+    let revoke = [&["queue", "revoke", &id][..], &VOICE].concat();
+    repo.later(25, &revoke).fails_with(2, "REQUEST_INVALID").warns("the time to answer is over");
+    assert_eq!(repo.later(25, &["resume", &id, "--json"]).exit(0).json()["outcome"], "PASS");
+}
+
+#[test]
 fn mend_03_a_run_that_is_shown_has_expired() {
     let repo = Repo::new();
     let id = id_of(&repo.run(&escalating()).exit(4));

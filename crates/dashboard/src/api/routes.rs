@@ -135,7 +135,11 @@ pub(super) const ROUTES: &[Route] = &[
         "What a hold shows: evidence, call, diff, answers so far",
         &[("since", "also what changed since this `tree`, which an earlier answer had")],
         None,
-        |context| act::look(context, context.field("since")),
+        |context| match context.field("since") {
+            // Any tree can be named, also one that the holder of a link was not shown.
+            Some(since) => context.require_all().and_then(|()| act::look(context, Some(since))),
+            None => act::look(context, None),
+        },
     ),
     post(
         "/api/v1/projects/{project}/holds/{run}/approve",
@@ -258,18 +262,18 @@ pub(crate) fn wanted(context: &Context<'_>) -> Result<Wanted, Problem> {
 
 fn runs(context: &Context<'_>) -> Result<Value, Problem> {
     context.require_all()?;
-    let page = read::list(&context.dashboard.projects, &wanted(context)?, now())?;
+    let page = read::list(&context.usable(), &wanted(context)?, now())?;
     to_value(&RunsPage { runs: page.runs, next: page.next.map(|next| next.to_string()) })
 }
 
 fn run(context: &Context<'_>) -> Result<Value, Problem> {
+    context.require_all()?;
     let (project, name) = (context.project()?, context.part("run")?);
-    context.require_scope(project.id(), name)?;
     let (run, is_live) = read::run(project.as_ref(), name)?;
     to_value(&RunDetail::of(project.id(), &run, is_live, now()))
 }
 
 fn holds(context: &Context<'_>) -> Result<Value, Problem> {
     context.require_all()?;
-    to_value(&read::waiting(&context.dashboard.projects, now(), PAGE_MAX)?)
+    to_value(&read::waiting(&context.usable(), now(), PAGE_MAX)?)
 }

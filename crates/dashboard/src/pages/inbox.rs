@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::Answer;
 use super::call::call_address;
 use super::layout::{Page, badge, hold_address, time};
+use super::parts::unusable;
 use crate::access::Role;
 use crate::calls;
 use crate::dashboard::{Context, now};
@@ -16,14 +17,16 @@ use crate::read::{self, PAGE_MAX};
 
 pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
     context.require_all()?;
-    let waiting = read::waiting(&context.dashboard.projects, now(), PAGE_MAX)?;
-    let calls = calls::all_waiting(&context.dashboard.projects)?;
+    let projects = context.usable();
+    let waiting = read::waiting(&projects, now(), PAGE_MAX)?;
+    let calls = calls::all_waiting(&projects)?;
     let several = context.dashboard.projects.len() > 1;
     let open = waiting.iter().filter(|item| item.state == RunState::OnHold).count();
     let decides = context.visitor.role >= Role::Approver && context.key() != Key::Missing;
     let chooses = open > 1 && decides;
     let body = html! {
         h1 { "Inbox" }
+        (unusable(context))
         section #inbox data-part aria-live="polite" {
             @if waiting.is_empty() && calls.is_empty() {
                 div.empty {

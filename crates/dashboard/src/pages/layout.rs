@@ -2,6 +2,7 @@
 
 use maud::{DOCTYPE, Markup, html};
 use windlass_kernel::Timestamp;
+use windlass_text::is_control;
 
 use crate::access::{Role, Scope, Visitor};
 use crate::dashboard::now;
@@ -27,7 +28,7 @@ impl Page<'_> {
     pub(super) fn render(self) -> String {
         let Page { title, at, visitor, is_live, body } = self;
         let everything = visitor.filter(|visitor| visitor.scope == Scope::All);
-        html! {
+        let html = html! {
             (DOCTYPE)
             html lang="en" {
                 head {
@@ -68,8 +69,26 @@ impl Page<'_> {
                 }
             }
         }
-        .into_string()
+        .into_string();
+        visible(&html)
     }
+}
+
+/// A page in which nothing changes the direction or hides parts of what is shown: names and outputs are of anybody.
+fn visible(html: &str) -> String {
+    let is_hidden = |char: char| char != '\n' && char != '\t' && is_control(char);
+    if !html.contains(is_hidden) {
+        return html.to_owned();
+    }
+    let mut shown = String::with_capacity(html.len());
+    for char in html.chars() {
+        if is_hidden(char) {
+            shown.extend(char.escape_unicode());
+        } else {
+            shown.push(char);
+        }
+    }
+    shown
 }
 
 /// The pages that are needed more rarely: address, name, part of the menu.
@@ -185,6 +204,14 @@ mod tests {
     fn durations_are_told_in_words() {
         let told = [0, 999, 1_000, 119_000, 120_000, 7_200_000, 200_000_000].map(words);
         assert_eq!(told, ["0 ms", "999 ms", "1 s", "119 s", "2 min", "2 h", "2 days"]);
+    }
+
+    #[test]
+    fn nothing_turns_around_or_hides_what_is_shown() {
+        assert_eq!(
+            visible("a\u{202e}b\u{2066}\u{200b}\r\n\tc é"),
+            "a\\u{202e}b\\u{2066}\\u{200b}\\u{d}\n\tc é"
+        );
     }
 
     #[test]

@@ -28,8 +28,9 @@ pub(super) const PAGES: &[PageRoute] = &[
 fn show(context: &Context<'_>) -> Result<Answer, Problem> {
     context.require_all()?;
     let mut found = Vec::new();
-    for project in &context.dashboard.projects {
-        found.push((project, api::notifications(project.as_ref())?));
+    for project in context.usable() {
+        let listed = api::notifications(project.as_ref())?;
+        found.push((project, listed));
     }
     let is_operator = context.visitor.role >= Role::Operator;
     let body = html! {

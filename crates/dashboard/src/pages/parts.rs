@@ -18,6 +18,18 @@ pub(super) fn rendered(
     super::Answer::Page(page.render())
 }
 
+/// The projects that a list leaves out, and why.
+pub(super) fn unusable(context: &Context<'_>) -> Markup {
+    html! {
+        @for (name, problem) in context.unusable() {
+            div.card.bad {
+                p { strong { (name) } " cannot be used: " (problem.message) " " code { (problem.code) } }
+                @if let Some(hint) = &problem.hint { p { strong { "What to do: " } (hint) } }
+            }
+        }
+    }
+}
+
 /// The choice of a project, if there are several; `all` says whether all of them can be chosen at once.
 pub(super) fn project_choice(context: &Context<'_>, all: bool) -> Markup {
     let chosen = context.field("project");

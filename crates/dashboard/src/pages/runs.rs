@@ -6,7 +6,7 @@ use maud::{Markup, html};
 
 use super::Answer;
 use super::layout::{Page, badge, encode, run_address, time};
-use super::parts::dollars;
+use super::parts::{dollars, unusable};
 use crate::access::Role;
 use crate::api::wanted;
 use crate::dashboard::{Context, now};
@@ -30,7 +30,7 @@ const STATES: [RunState; 8] = [
 pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
     context.require_all()?;
     let wanted = wanted(context)?;
-    let page = read::list(&context.dashboard.projects, &wanted, now())?;
+    let page = read::list(&context.usable(), &wanted, now())?;
     let several = context.dashboard.projects.len() > 1;
     let used: BTreeMap<&str, BTreeMap<String, Amount>> = context
         .dashboard
@@ -46,6 +46,7 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
     };
     let body = html! {
         h1 { "Runs" }
+        (unusable(context))
         (filters(context, &wanted, several))
         section #runs data-part {
             @if page.runs.is_empty() {
