@@ -235,7 +235,7 @@ pub fn transcript(context: &Context<'_>) -> Result<Value, Problem> {
     Ok(match value {
         Value::Object(_) => Value::Array(vec![value]),
         Value::String(_) => Value::Array(Vec::new()),
-        other => other,
+        Value::Array(_) | Value::Null | Value::Bool(_) | Value::Number(_) => value,
     })
 }
 
