@@ -4,7 +4,7 @@ use windlass_testkit::eventually;
 
 use crate::harness::Place;
 use crate::served::{Served, person, project_of};
-use crate::world::{Repo, VOICE, answers, build, escalating, id_of, passing, sh};
+use crate::world::{ASKED, Repo, VOICE, answers, build, escalating, id_of, passing, sh};
 
 #[test]
 fn a_hold_is_decided_on_the_page_without_scripts() {
@@ -311,20 +311,3 @@ fn nothing_turns_around_what_is_shown() {
     let page = served.browse(&cookie, "GET", &path, "").status(200).body;
     assert!(!page.contains(['\u{202e}', '\u{2066}']) && page.contains("\\u{202e}"), "{page}");
 }
-
-const ASKED: &str = r#"---
-id: asked
-title: Asked
-type: loop
-category: test
-version: "1"
-on_restart: resume
-require: [repo]
-phases:
-  - id: build
-    doer: { command: [sh, -c, "cat > input.json; echo work >> work.txt; echo '{\"summary\":\"a line more\"}'"] }
-  - id: approve
-    needs: [build]
-    doer: { person: "Is it good?" }
----
-"#;

@@ -3,29 +3,8 @@
 use serde_json::{Value, json};
 
 use crate::world::{
-    Repo, VOICE, answers, build, built_once, escalating, id_of, review, sh, trace_of,
+    ASKED, Repo, VOICE, answers, build, built_once, escalating, id_of, review, sh, trace_of,
 };
-
-/// A program whose input is kept, a person, and a commit.
-const ASKED: &str = r#"---
-id: asked
-title: Asked
-type: loop
-category: test
-version: "1"
-on_restart: resume
-require: [repo]
-phases:
-  - id: build
-    doer: { command: [sh, -c, "cat > input.json; echo work >> work.txt; echo '{\"summary\":\"a line more\",\"commit_message\":\"work: a line\"}'"] }
-  - id: approve
-    needs: [build]
-    doer: { person: "Is it good?" }
-  - id: save
-    needs: [approve]
-    doer: { builtin: commit }
----
-"#;
 
 fn back<'a>(id: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     [&["queue", "send-back", id, "--by", "ada", "--reason", "not yet"][..], more].concat()

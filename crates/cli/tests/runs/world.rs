@@ -241,6 +241,27 @@ pub fn tree(root: &Path) -> BTreeMap<String, Vec<u8>> {
     files
 }
 
+/// A program whose input is kept, a person, and a commit.
+pub const ASKED: &str = r#"---
+id: asked
+title: Asked
+type: loop
+category: test
+version: "1"
+on_restart: resume
+require: [repo]
+phases:
+  - id: build
+    doer: { command: [sh, -c, "cat > input.json; echo work >> work.txt; echo '{\"summary\":\"a line more\",\"commit_message\":\"work: a line\"}'"] }
+  - id: approve
+    needs: [build]
+    doer: { person: "Is it good?" }
+  - id: save
+    needs: [approve]
+    doer: { builtin: commit }
+---
+"#;
+
 /// The name of the run that a command has reported.
 #[track_caller]
 pub fn id_of(outcome: &Outcome) -> String {
