@@ -84,6 +84,8 @@ fn lists_have_their_order_and_limit() {
     assert_eq!(ids(&fixture.tracker.open(1).unwrap()), [&high]);
     assert_eq!(fixture.tracker.open(0).unwrap(), []);
     let change = Change { assignee: Some("ann".to_owned()), ..Change::default() };
+    // The times have milliseconds: this change must be later than the others.
+    std::thread::sleep(std::time::Duration::from_millis(2));
     fixture.tracker.update(&low, &change).unwrap();
     assert_eq!(ids(&fixture.tracker.assigned("ann", 9).unwrap()), [&low]);
     assert_eq!(fixture.tracker.assigned("bob", 9).unwrap(), []);
