@@ -15,7 +15,14 @@ use crate::{median, process};
 const ENTRIES_FEW: u64 = 1_000;
 const RUNS_FEW: usize = 10;
 /// How often each command is timed.
-const ROUNDS: usize = 9;
+const ROUNDS: usize = 15;
+/// The commands that are timed.
+const COMMANDS: [(&str, &[&str]); 4] = [
+    ("recover", &["windlass", "recover"]),
+    ("status", &["windlass", "status"]),
+    ("metrics", &["windlass", "status", "--metrics"]),
+    ("queue", &["windlass", "queue", "list"]),
+];
 
 /// A loop whose runs do nothing but what every run does.
 pub const LOOP: &str = "---\nid: tiny\ntitle: Tiny\ntype: loop\ncategory: build\nversion: \"1\"\non_restart: hold\n\
@@ -34,15 +41,18 @@ pub fn measure(folder: &Path, entries: u64, runs: usize) -> Result<()> {
     std::fs::create_dir(&folder)?;
     let folder = folder.canonicalize()?;
     println!("what grows with history, milliseconds");
-    let few = commands(&folder.join("few"), ENTRIES_FEW)?;
-    let many = commands(&folder.join("many"), entries)?;
-    for ((name, early), (_, late)) in few.iter().zip(&many) {
+    let few = filled(&folder.join("few"), ENTRIES_FEW)?;
+    let many = filled(&folder.join("many"), entries)?;
+    for (name, words) in COMMANDS {
+        let (early, late) = in_turn(|| time(few.command(words)), || time(many.command(words)))?;
         println!(
             "  {name:<9} {early:8.1} at {ENTRIES_FEW} entries, {late:8.1} at {entries}: ratio {:.2}",
             late / early
         );
     }
-    let (early, late) = run_after_run(&folder.join("runs"), runs)?;
+    let young = with_runs(&folder.join("young"), RUNS_FEW)?;
+    let old = with_runs(&folder.join("old"), runs)?;
+    let (early, late) = in_turn(|| run(&young), || run(&old))?;
     println!(
         "  a run     {early:8.1} after {RUNS_FEW} runs, {late:8.1} after {runs}: ratio {:.2}",
         late / early
@@ -85,25 +95,25 @@ fn peak_mib(project: &Project, calls: usize) -> Result<f64> {
     }
 }
 
-/// The time of commands beside a journal of so many entries, of calls that are over.
-fn commands(folder: &Path, entries: u64) -> Result<Vec<(&'static str, f64)>> {
+/// A project with a journal of so many entries, of calls that are over.
+fn filled(folder: &Path, entries: u64) -> Result<Project> {
     std::fs::create_dir(folder)?;
     let project = Project::new(folder)?;
     calls::fill(&state(folder)?.join("windlass.db"), Kind::Write, entries)?;
-    let commands: [(&str, &[&str]); 4] = [
-        ("recover", &["windlass", "recover"]),
-        ("status", &["windlass", "status"]),
-        ("metrics", &["windlass", "status", "--metrics"]),
-        ("queue", &["windlass", "queue", "list"]),
-    ];
-    commands
-        .into_iter()
-        .map(|(name, words)| {
-            let times: Result<Vec<f64>> =
-                (0..ROUNDS).map(|_| time(project.command(words))).collect();
-            Ok((name, median(times?.into_iter())))
-        })
-        .collect()
+    Ok(project)
+}
+
+/// The medians of two things, measured in turn: whatever else the machine does slows both.
+fn in_turn(
+    first: impl Fn() -> Result<f64>,
+    second: impl Fn() -> Result<f64>,
+) -> Result<(f64, f64)> {
+    let mut times = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        times.0.push(first()?);
+        times.1.push(second()?);
+    }
+    Ok((median(times.0.into_iter()), median(times.1.into_iter())))
 }
 
 /// The only state folder in the home of a project.
@@ -123,18 +133,18 @@ pub fn time(mut command: Command) -> Result<f64> {
     Ok(took)
 }
 
-/// The time of a run after few and after many others.
-fn run_after_run(folder: &Path, runs: usize) -> Result<(f64, f64)> {
+/// A project that has had so many runs.
+fn with_runs(folder: &Path, runs: usize) -> Result<Project> {
     std::fs::create_dir(folder)?;
     let project = Project::new(folder)?;
     project.add_loops(&[("tiny", LOOP)])?;
-    let run = || time(project.command(&["windlass", "run", "--loop", "tiny", "nothing"]));
-    let several = |count: usize| -> Result<f64> {
-        let times: Result<Vec<f64>> = (0..count).map(|_| run()).collect();
-        Ok(median(times?.into_iter()))
-    };
-    several(RUNS_FEW)?;
-    let early = several(ROUNDS)?;
-    several(runs.saturating_sub(RUNS_FEW + ROUNDS))?;
-    Ok((early, several(ROUNDS)?))
+    for _ in 0..runs {
+        run(&project)?;
+    }
+    Ok(project)
+}
+
+/// The time of a run.
+fn run(project: &Project) -> Result<f64> {
+    time(project.command(&["windlass", "run", "--loop", "tiny", "nothing"]))
 }

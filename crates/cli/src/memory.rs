@@ -45,7 +45,7 @@ fn server(project: &Project, config: &Config) -> Result<Box<dyn Memory>, Failure
     let settings = &config.memory;
     let files = project.files()?;
     project.require_trust(&files)?;
-    let supervisor = project.supervisor_again(Part::Whole, &files)?;
+    let supervisor = project.supervisor(Part::Whole, &files)?;
     let mut servers = supervisor.set().registry().servers();
     let server = servers.find(|server| server.name == settings.server).ok_or_else(|| {
         let name = settings.server.escape_debug();

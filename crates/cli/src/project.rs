@@ -352,25 +352,26 @@ impl Project {
         Ok(self.state()?.join("stop"))
     }
 
-    /// Loads the policy and builds its supervisor, which knows the wrapped servers, too.
-    pub fn supervisor(
+    /// The policy of the files of a part, as it was kept if it was loaded before.
+    pub fn policy(
         &self,
+        part: Part,
         files: &BTreeMap<String, Vec<u8>>,
-    ) -> Result<PolicySupervisor, Failure> {
-        let user = UserConfig::load()?;
-        self.supervisor_with(files, &user, self.wrapped(&user), BTreeMap::new())
+    ) -> Result<PolicySet, Failure> {
+        match self.state() {
+            Ok(state) => crate::kept_policy::load(state, part, files),
+            Err(_) => Ok(PolicySet::load(files)?),
+        }
     }
 
-    /// Loads the policy as [`Project::supervisor`] does, but takes it as it was kept if it was loaded before.
-    pub fn supervisor_again(
+    /// Loads the policy of a part and builds its supervisor, which knows the wrapped servers, too.
+    pub fn supervisor(
         &self,
         part: Part,
         files: &BTreeMap<String, Vec<u8>>,
     ) -> Result<PolicySupervisor, Failure> {
-        let set = crate::kept_policy::load(self.state()?, part, files)?;
         let user = UserConfig::load()?;
-        let wrapped = self.wrapped(&user);
-        self.supervisor_of(set.with_wrapped(wrapped), &user, BTreeMap::new())
+        self.supervisor_with(part, files, &user, self.wrapped(&user), BTreeMap::new())
     }
 
     /// The wrapped servers as the user accepted them; none if the project has no state.
@@ -381,21 +382,13 @@ impl Project {
     /// Builds a supervisor that knows these wrapped servers, and these variables besides those of the environment.
     pub fn supervisor_with(
         &self,
+        part: Part,
         files: &BTreeMap<String, Vec<u8>>,
         user: &UserConfig,
         wrapped: Vec<Server>,
         variables: BTreeMap<String, String>,
     ) -> Result<PolicySupervisor, Failure> {
-        let set = PolicySet::load(files)?.with_wrapped(wrapped);
-        self.supervisor_of(set, user, variables)
-    }
-
-    fn supervisor_of(
-        &self,
-        set: PolicySet,
-        user: &UserConfig,
-        variables: BTreeMap<String, String>,
-    ) -> Result<PolicySupervisor, Failure> {
+        let set = self.policy(part, files)?.with_wrapped(wrapped);
         let workspace =
             FileWorkspace::new(self.workspace()).map_err(|error| unreadable(&self.root, &error))?;
         let environment = std::env::vars_os().filter_map(|(name, value)| {
@@ -411,7 +404,7 @@ impl Project {
     /// Builds the gateway.
     pub fn gateway(&self, access: Access) -> Result<Gateway, Failure> {
         let files = self.files()?;
-        let supervisor = self.supervisor(&files)?;
+        let supervisor = self.supervisor(Part::Whole, &files)?;
         self.gateway_with(&files, supervisor, access)
     }
 

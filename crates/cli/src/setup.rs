@@ -38,6 +38,7 @@ use crate::input::unreadable;
 use crate::missions::missions;
 use crate::notify::NotifyingObservers;
 use crate::output::Output;
+use crate::part::Part;
 use crate::people::{AccountPeople, user_name};
 use crate::progress::ProgressPrinter;
 use crate::project::{Access, Project};
@@ -333,7 +334,7 @@ impl RunSetup {
         let mut config = Project::config(&files)?;
         let user = UserConfig::load()?;
         user.apply()?;
-        let set = PolicySet::load(&files)?;
+        let set = project.policy(Part::Whole, &files)?;
         let policy_hash = set.hash();
         let store: Arc<dyn Store> = Arc::new(project.store(&config)?);
         let agents = agents(&files)?;

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use windlass_kernel::Code;
+use windlass_kernel::{Code, Machine, TraceId, Uuid7};
+use windlass_views::{WantedTraces, list_traces};
 use zeroize::Zeroizing;
 
 use crate::access::Role;
@@ -12,55 +13,48 @@ use crate::dashboard::Context;
 use crate::problem::Problem;
 use crate::project::{Command, Project};
 
-/// The most projects that are asked at once.
-const AT_ONCE: usize = 8;
 /// The most calls that are listed.
-const CALLS_MAX: &str = "200";
+const CALLS_MAX: usize = 200;
 
 /// The newest calls of a project.
 ///
 /// # Errors
-/// The error of the command.
+/// [`Problem`] if the journal cannot be read, or there is no such call.
 pub fn list(context: &Context<'_>) -> Result<Value, Problem> {
     context.require_all()?;
-    let mut command = Command::new(["call", "list"]).option("limit", CALLS_MAX);
-    if let Some(before) = context.field("before") {
-        command = command.option("before", before);
-    }
-    context.project()?.command(command)
+    let before = context.field("before").map(|before| {
+        let invalid = |_| Problem::new(Code::RequestInvalid, "`before`: this is no call");
+        before.parse::<Uuid7>().map(TraceId).map_err(invalid)
+    });
+    let wanted = WantedTraces { before: before.transpose()?, ..NEWEST };
+    Ok(Value::Array(listed(context.project()?, wanted)?))
 }
 
-/// The calls of a project that wait for a person.
-///
-/// # Errors
-/// The error of the command.
-fn waiting(project: &Arc<dyn Project>) -> Result<Vec<Value>, Problem> {
-    let command = Command::new(["call", "list"]).flag("held", true).option("limit", CALLS_MAX);
-    let Value::Array(calls) = project.command(command)? else {
-        return Err(Problem::new(Code::Internal, "the list of calls cannot be read"));
-    };
-    Ok(calls)
+/// The newest calls.
+const NEWEST: WantedTraces = WantedTraces {
+    machine: Some(Machine::Call),
+    state: None,
+    open_only: false,
+    waiting_only: false,
+    before: None,
+    limit: CALLS_MAX,
+};
+
+fn listed(project: &Arc<dyn Project>, wanted: WantedTraces) -> Result<Vec<Value>, Problem> {
+    let store = project.store()?;
+    let (found, _) = list_traces(store.as_ref(), wanted)?;
+    Ok(found.iter().map(|one| one.describe_in_list(store.as_ref())).collect())
 }
 
-/// The calls of all projects that wait for a person, with the ids of their projects. Some projects are asked at once.
+/// The calls of all projects that wait for a person, with the ids of their projects.
 ///
 /// # Errors
-/// The error of a command.
+/// [`Problem`] if a journal cannot be read.
 pub fn all_waiting(projects: &[Arc<dyn Project>]) -> Result<Vec<(&str, Value)>, Problem> {
     let mut all = Vec::new();
-    for some in projects.chunks(AT_ONCE) {
-        let found: Vec<_> = std::thread::scope(|scope| {
-            let asked: Vec<_> =
-                some.iter().map(|project| (project, scope.spawn(|| waiting(project)))).collect();
-            let failed = |_| Err(Problem::new(Code::Internal, "the list of calls failed"));
-            asked
-                .into_iter()
-                .map(|(project, thread)| (project.id(), thread.join().unwrap_or_else(failed)))
-                .collect()
-        });
-        for (project, calls) in found {
-            all.extend(calls?.into_iter().map(|call| (project, call)));
-        }
+    for project in projects {
+        let waiting = listed(project, WantedTraces { waiting_only: true, ..NEWEST })?;
+        all.extend(waiting.into_iter().map(|call| (project.id(), call)));
     }
     Ok(all)
 }

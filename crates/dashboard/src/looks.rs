@@ -47,6 +47,13 @@ impl Looks {
         Self { path, looks: Mutex::new(serde_json::from_str(&text).unwrap_or_default()) }
     }
 
+    /// The tree that a person has seen last.
+    #[must_use]
+    pub fn newest(&self, person: &str, run: &str) -> Option<Seen> {
+        let looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
+        looks.get(&key(person, run)).map(|look| look.newest.clone())
+    }
+
     /// The tree that a person has seen last and that was another one than `now`, if there is one.
     #[must_use]
     pub fn since(&self, person: &str, run: &str, now: &str) -> Option<Seen> {

@@ -264,12 +264,12 @@ impl Repository for GitRepository {
         };
         let git = git_of(workspace, run);
         let tree = git.tree_of_worktree()?;
-        let base = match since {
-            None => Treeish::Commit(recorded_commit(&base.commit)?),
-            Some(since) => Treeish::Tree(recorded_tree(since)?),
-        };
-        let text = git.patch_to(&base, &tree)?;
-        Ok(Some(Patch { text, tree: tree.as_str().to_owned() }))
+        let text = git.patch_to(&Treeish::Commit(recorded_commit(&base.commit)?), &tree)?;
+        let since = since.map(|since| -> Result<String, EngineError> {
+            Ok(git.patch_to(&Treeish::Tree(recorded_tree(since)?), &tree)?)
+        });
+        let since = since.transpose()?;
+        Ok(Some(Patch { text, since, tree: tree.as_str().to_owned() }))
     }
 
     fn require_filters(&self, workspace: &Path) -> Result<(), EngineError> {

@@ -96,8 +96,6 @@ pub struct HoldDetails {
     pub call: Option<CallView>,
     /// The changes of the run so far, as a patch.
     pub diff: Option<Patch>,
-    /// The changes since the tree that the caller has seen, as a patch.
-    pub since: Option<String>,
     /// The folder with the files of a merge conflict, which a person resolves there.
     pub conflict: Option<PathBuf>,
     /// The digest that an answer refers to.
@@ -237,19 +235,19 @@ impl Engine {
         };
         let files = call.as_ref().map(|call| call.changed_files.as_slice()).unwrap_or_default();
         let shown = shown_with_files(hold.shown, files);
-        // A work tree that is gone has no changes to show.
-        let workspace = self.workspace(run);
-        let diff = self.repository.diff(&workspace, run, None).ok().flatten();
         if since.is_some_and(|since| since.parse::<TreeId>().is_err()) {
             return Err(invalid("a tree is named by its full id".to_owned()));
         }
-        let since = since.map(|since| self.repository.diff(&workspace, run, Some(since)));
-        let since = since.transpose()?.flatten().map(|patch| patch.text);
+        let diff = match self.repository.diff(&self.workspace(run), run, since) {
+            // A work tree that is gone has no changes to show.
+            Err(_) if since.is_none() => None,
+            diff => diff?,
+        };
         let phase = run.position(&hold.held.phase).and_then(|position| run.phase(position));
         let conflict = phase
             .filter(|_| hold.held.trigger == Trigger::MergeConflict)
             .map(|(phase, state)| self.phase_workspace(run, phase, state.attempt));
-        Ok(HoldDetails { call, diff, since, conflict, shown })
+        Ok(HoldDetails { call, diff, conflict, shown })
     }
 
     /// Records what a person says became of the interrupted call that a run waits for.

@@ -15,8 +15,10 @@ pub(crate) const FILES_MAX: usize = 10_000;
 /// The changes of files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Patch {
-    /// The patch.
+    /// The patch since the base of the run.
     pub text: String,
+    /// The patch since the tree that the caller has named.
+    pub since: Option<String>,
     /// The tree of the files as they are.
     pub tree: String,
 }
@@ -54,8 +56,8 @@ pub trait Repository: Send + Sync {
     /// [`EngineError::Requirement`] if git fails.
     fn change(&self, workspace: &Path, run: &Run) -> Result<Option<Change>, EngineError>;
 
-    /// Returns the changes of a run so far as a patch, or those since an earlier tree of its files; `None` outside
-    /// of a repository.
+    /// Returns the changes of a run so far as a patch, and also those since an earlier tree of its files if one is
+    /// named; `None` outside of a repository.
     ///
     /// # Errors
     /// [`EngineError::Requirement`] if git fails, or has no such tree.

@@ -14,6 +14,7 @@ use windlass_store::StoreError;
 use crate::checkpointer::WORKTREES;
 use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::executors::Script;
 use crate::repository::PinRequest;
 use crate::run_recorder::RunRecorder;
 use crate::setup::NewSetup;
@@ -256,7 +257,11 @@ impl Engine {
         let parts =
             [("task", &new.task), ("options", &new.options), ("loop", &plan), ("setup", &setup)];
         let redactor = &self.recording.redactor;
-        let found = parts.iter().find_map(|(part, value)| Some((part, redactor.find(value)?)));
+        let found = parts.iter().find_map(|(part, value)| Some((*part, redactor.find(value)?)));
+        // The answers are text, in which characters of a value may be escaped.
+        let script = Script::recorded(&new.options).and_then(Result::ok);
+        let answered = || script.as_ref()?.find(|value| redactor.find(value));
+        let found = found.or_else(|| Some(("options", answered()?)));
         let Some((part, found)) = found else { return Ok(()) };
         let what = match found {
             Finding::Value(name) => format!("the value of {name}"),

@@ -9,10 +9,12 @@ mod files;
 mod metrics;
 mod summary;
 pub mod telemetry;
+mod traces;
 mod watch;
 
 pub use event_log::EventLog;
 pub use files::Files;
 pub use metrics::{EndedRuns, Metrics, RunKind};
 pub use summary::RunSummary;
+pub use traces::{ListedTrace, WantedTraces, list_traces};
 pub use watch::{Follower, PollResult, RecordedEvent, Watcher};

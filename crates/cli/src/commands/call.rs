@@ -57,7 +57,7 @@ fn make(project: &Project, options: &CallRun, output: &Output) -> CommandResult 
         None => None,
     };
     let files = project.files()?;
-    let supervisor = project.supervisor(&files)?;
+    let supervisor = project.supervisor(Part::Whole, &files)?;
     // Without `--class` the registry's class is declared.
     let registered = supervisor.set().registry().find(&server, &tool).map(|(_, tool)| tool.class);
     let declared_class = options.class.map(risk).or(registered).unwrap_or(RiskLevel::Read);
@@ -176,7 +176,7 @@ fn gateway_for(
     };
     let files = project.files_of(Part::Policy)?;
     let config = Project::config(&files)?;
-    let supervisor = Arc::new(project.supervisor(&files)?);
+    let supervisor = Arc::new(project.supervisor(Part::Policy, &files)?);
     let store = Arc::new(project.store(&config)?);
     let has_cell = cell::is_used(&supervisor);
     let of_session = request.run.map(|run| SessionCall { run, has_cell });

@@ -50,7 +50,7 @@ pub fn run(mut project: Project, options: &Cell) -> CommandResult {
     trust::require(project.state()?, Part::Policy, &files)?;
     let user = UserConfig::load()?;
     user.apply()?;
-    let supervisor = project.supervisor_again(Part::Policy, &files)?;
+    let supervisor = project.supervisor(Part::Policy, &files)?;
     let scope = options.session.as_deref().unwrap_or("cell");
     let tool = if options.reading { READING } else { TOOL };
     let confinement = supervisor.confinement_of(SERVER, tool, scope).ok_or_else(|| {

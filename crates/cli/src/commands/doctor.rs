@@ -17,6 +17,7 @@ use crate::args::Doctor;
 use crate::failure::{CommandResult, Failure};
 use crate::installed;
 use crate::output::{Output, Style, sanitize};
+use crate::part::Part;
 use crate::project::Project;
 use crate::sandbox::find_program;
 use crate::user_config::{self, UserConfig};
@@ -136,7 +137,7 @@ fn check_project(project: &Project, options: &Doctor, findings: &mut Findings) {
         Err(failure) => return findings.fail("settings", &failure),
     };
     let trusted = check_state(project, &files, options.servers, findings);
-    match project.supervisor(&files) {
+    match project.supervisor(Part::Whole, &files) {
         Ok(supervisor) => {
             let set = supervisor.set();
             let message = format!(

@@ -20,6 +20,7 @@ use crate::mcp::{
     serve,
 };
 use crate::output::{Output, sanitize};
+use crate::part::Part;
 use crate::project::Project;
 use crate::user_config::UserConfig;
 
@@ -78,7 +79,7 @@ impl Parts {
 
 fn serve_registered(project: &Project, options: &McpServe, output: &Output) -> CommandResult {
     let parts = Parts::open(project)?;
-    let supervisor = project.supervisor(&parts.files)?;
+    let supervisor = project.supervisor(Part::Whole, &parts.files)?;
     let offered = registered(&supervisor, &parts.connectors, &options.tools, output)?;
     let instructions = "Every call of these tools is judged by a policy and recorded. A call that is denied says \
         why; one that needs a person waits until somebody has decided.";
@@ -103,7 +104,13 @@ fn wrap(project: &Project, options: &McpWrap, output: &Output) -> CommandResult 
     let mut bare = pin.server(&name, &parts.user);
     bare.tools.insert(placeholder.name.clone(), placeholder);
     let supervisor = |server: Server| {
-        project.supervisor_with(&parts.files, &parts.user, vec![server], values.clone())
+        project.supervisor_with(
+            Part::Whole,
+            &parts.files,
+            &parts.user,
+            vec![server],
+            values.clone(),
+        )
     };
     let target = supervisor(bare.clone())?.target(&bare);
     let target = target.map_err(|refusal| Failure::new(refusal.code, refusal.reason))?;

@@ -8,6 +8,7 @@ use crate::commands::text_or_input;
 use crate::failure::CommandResult;
 use crate::memory::memory;
 use crate::output::{Output, Style, sanitize};
+use crate::part::Part;
 use crate::project::Project;
 
 /// Runs a subcommand of `memory`.
@@ -35,7 +36,8 @@ pub fn run(project: &Project, command: &MemoryCommand, output: &Output) -> Comma
         MemoryCommand::Add { text, tag } => {
             let given = text_or_input(text, TEXT_BYTES_MAX)?;
             // What is remembered is given to agents, and to whatever server keeps it.
-            let text = project.supervisor(&project.files()?)?.redactor().redacted(&given);
+            let text =
+                project.supervisor(Part::Whole, &project.files()?)?.redactor().redacted(&given);
             if text != given {
                 output.note("what looks like a secret was left out");
             }

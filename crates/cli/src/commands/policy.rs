@@ -15,6 +15,7 @@ use crate::commands::{read_args, risk, tool_name};
 use crate::failure::{CommandResult, Failure};
 use crate::input::{self, unreadable};
 use crate::output::{Output, Style, sanitize};
+use crate::part::Part;
 use crate::project::{FILE_BYTES_MAX, Project};
 use crate::run_policy::hash_of_run;
 use crate::setup::{agents, compose_rules, loops, rules};
@@ -31,7 +32,9 @@ pub fn run(project: &Project, command: &Policy, output: &Output) -> CommandResul
             check(&set, rules, output)
         }
         Policy::Explain(options) => {
-            let set = PolicySet::load(&files)?.with_wrapped(project.wrapped(&UserConfig::load()?));
+            let set = project
+                .policy(Part::Whole, &files)?
+                .with_wrapped(project.wrapped(&UserConfig::load()?));
             explain(project, &set, options, output)
         }
         Policy::Test { file: None } => {

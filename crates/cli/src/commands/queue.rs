@@ -6,7 +6,7 @@ use windlass_journal::Runs;
 use windlass_kernel::run::plan::{Plan, Trigger};
 use windlass_kernel::run::{Hold, Resolution, Run, VoteDecision};
 use windlass_kernel::{Code, Digest, Timestamp, TraceId};
-use windlass_policy::{Connector, PolicySet};
+use windlass_policy::Connector;
 use windlass_runtime::{Answer as CallAnswer, CallView, Clock as _, SystemClock};
 use windlass_views::RunSummary;
 
@@ -17,6 +17,7 @@ use crate::commands::verify::count;
 use crate::commands::{expiry, read_args, session_core, status};
 use crate::failure::{CommandResult, Failure, exit_of};
 use crate::output::{Output, Style, sanitize};
+use crate::part::Part;
 use crate::people::AccountPeople;
 use crate::project::Project;
 use crate::run_settings::put_back;
@@ -164,7 +165,7 @@ fn show(project: &Project, name: &str, since: Option<&str>, output: &Output) -> 
         return Err(Failure::new(Code::RunNotOnHold, message));
     };
     let details = setup.engine.hold_details(&run, hold, since)?;
-    let HoldDetails { call, diff, since, conflict, shown } = details;
+    let HoldDetails { call, diff, conflict, shown } = details;
     if output.json {
         let mut value = status::describe(&run);
         if let Some(object) = value.as_object_mut() {
@@ -182,8 +183,9 @@ fn show(project: &Project, name: &str, since: Option<&str>, output: &Output) -> 
             object.insert("conflict_folder".to_owned(), json!(conflict));
             object.insert("tree".to_owned(), json!(diff.as_ref().map(|diff| &diff.tree)));
             let cut = |text: &str| cut(text, DIFF_BYTES_MAX);
+            let since = diff.as_ref().and_then(|diff| diff.since.as_deref());
+            object.insert("since".to_owned(), json!(since.map(cut)));
             object.insert("diff".to_owned(), json!(diff.map(|diff| cut(&diff.text))));
-            object.insert("since".to_owned(), json!(since.map(|text| cut(&text))));
             object.insert("shown".to_owned(), json!(shown));
         }
         output.value(&value)?;
@@ -242,10 +244,10 @@ fn show(project: &Project, name: &str, since: Option<&str>, output: &Output) -> 
     if !targets.is_empty() {
         output.line(&format!("  back to  {}", sanitize(&targets.join(", "))));
     }
-    let patches =
-        [("since    that tree", since), ("diff     of the work so far", diff.map(|one| one.text))];
-    for (title, text) in patches {
-        let Some(text) = text.filter(|text| !text.is_empty()) else { continue };
+    let (text, since) = diff.map_or((String::new(), None), |diff| (diff.text, diff.since));
+    let since = since.unwrap_or_default();
+    let patches = [("since    that tree", since), ("diff     of the work so far", text)];
+    for (title, text) in patches.into_iter().filter(|(_, text)| !text.is_empty()) {
         output.line(&format!("  {title}"));
         for line in cut(&text, DIFF_BYTES_MAX).lines() {
             output.line(&format!("    {}", sanitize(line)));
@@ -392,7 +394,7 @@ fn require_question(project: &Project, name: &str) -> Result<(), Failure> {
 fn asks_person(project: &Project, evidence: &Value) -> Result<bool, Failure> {
     let tool = evidence.get("tool").and_then(Value::as_str);
     let Some((server, tool)) = tool.and_then(|tool| tool.split_once('/')) else { return Ok(false) };
-    let set = PolicySet::load(&project.files()?)?;
+    let set = project.policy(Part::Whole, &project.files()?)?;
     let found = set.registry().find(server, tool);
     Ok(found.is_some_and(|(server, _)| server.connector == Connector::Person))
 }

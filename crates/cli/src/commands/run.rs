@@ -10,7 +10,7 @@ use windlass_engine::{HoldQueue, NewRun};
 use windlass_formats::{CheckpointId, TaskInput, TaskSpec, detect_task};
 use windlass_kernel::run::plan::Plan;
 use windlass_kernel::run::{Run, checkpoint_name};
-use windlass_kernel::{Code, Digest, TraceId, canon};
+use windlass_kernel::{Code, Digest, TraceId};
 use windlass_runtime::{Clock as _, SystemClock};
 
 use crate::agents;
@@ -169,7 +169,7 @@ pub fn start(
     let options = recorded_options(setup, answers, more)?;
     require_programs(&plan)?;
     let agents = with_subagents(plan.agents().map(str::to_owned), &setup.subagents);
-    let chosen = options.clone();
+    let chosen = if answers.is_some() { Value::Null } else { options.clone() };
     let new_setup = setup.config.worktree.new_setup();
     let new = NewRun { worktree, setup: new_setup, options, ..NewRun::new(plan, digest, task) };
     Ok(setup.engine.start_if(new, &mut || {
@@ -195,7 +195,9 @@ pub fn recorded_options(
             let message = format!("`{}`: {error}", path.display());
             Failure::new(Code::AnswersInvalid, message)
         })?;
-        options.insert(ANSWERS_OPTION.to_owned(), canon::parse(&bytes, bytes.len())?);
+        // As text: thousands of calls take many times their length as values.
+        let text = String::from_utf8_lossy(&bytes).into_owned();
+        options.insert(ANSWERS_OPTION.to_owned(), Value::String(text));
     }
     let instructions = instructions(setup)?;
     if !instructions.is_empty() {

@@ -328,7 +328,7 @@ fn check(project: &Project, named: Option<&str>, output: &Output) -> CommandResu
         Some(found) => &Project::of_session(Some(&project.root), Path::new(&found.folder))?,
         None => project,
     };
-    let supervisor = project.supervisor(&project.files()?)?;
+    let supervisor = project.supervisor(Part::Whole, &project.files()?)?;
     let root = text_of_path(project.workspace())?;
     let check = TranscriptCheck { supervisor: &supervisor, root: &root, state: project.state()? };
     let histories = Histories::new(&runs, None);
@@ -395,7 +395,7 @@ fn allow_all(project: &Project, options: &AllowAll, output: &Output) -> CommandR
     }
     let files = project.files_of(Part::Policy)?;
     let config = Project::config(&files)?;
-    let supervisor = Arc::new(project.supervisor(&files)?);
+    let supervisor = Arc::new(project.supervisor(Part::Policy, &files)?);
     if !cell::is_used(&supervisor) {
         people.require_protected(&name)?;
     }

@@ -25,6 +25,7 @@ use crate::config::Config;
 use crate::core_session::ProjectCore;
 use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, sanitize};
+use crate::part::Part;
 use crate::people::{AccountPeople, user_name};
 use crate::project::Project;
 use crate::session_loop;
@@ -268,7 +269,7 @@ fn decider(project: &Project, options: &Decider) -> Result<String, Failure> {
     let name = people.decider(options.by.as_deref())?;
     people.require_known(&name)?;
     let files = project.files()?;
-    if !cell::is_used(&project.supervisor(&files)?) {
+    if !cell::is_used(&project.supervisor(Part::Whole, &files)?) {
         people.require_protected(&name)?;
     }
     Ok(name)
@@ -287,7 +288,7 @@ pub fn close(project: &Project, named: Option<&str>, output: &Output) -> Command
     let files = project.files()?;
     project.require_trust(&files)?;
     let config = Project::config(&files)?;
-    let supervisor = project.supervisor(&files)?;
+    let supervisor = project.supervisor(Part::Whole, &files)?;
     let store: Arc<dyn Store> = Arc::new(project.store(&config)?);
     let root = text_of_path(project.workspace())?;
     let binary = cell::program(&supervisor)?;

@@ -14,6 +14,7 @@ use crate::core_session::places::SESSION_VARIABLE;
 use crate::core_session::{context, places};
 use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, sanitize};
+use crate::part::Part;
 use crate::project::Project;
 
 /// The most sessions that are looked through.
@@ -34,7 +35,7 @@ pub fn said(project: &Project, named: Option<&str>, output: &Output) -> CommandR
             .hint("`windlass session transcript` shows what Windlass has recorded"));
     }
     let files = project.files()?;
-    let supervisor = project.supervisor(&files)?;
+    let supervisor = project.supervisor(Part::Whole, &files)?;
     if output.json {
         let text =
             serde_json::to_string(&turns).map_err(|error| Failure::of(Code::Internal, &error))?;

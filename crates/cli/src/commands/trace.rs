@@ -1,10 +1,10 @@
 //! `windlass trace`, and the listing shared with `windlass call list`.
 
 use serde_json::{Value, json};
-use windlass_kernel::artifact::CLIENT_WORKSPACE;
 use windlass_kernel::run::RunName;
-use windlass_kernel::{Code, ExecutionState, Machine, State, TraceId};
-use windlass_store::{Record, Store, TraceFilter, TraceState};
+use windlass_kernel::{Code, Machine, State, TraceId};
+use windlass_store::{Record, Store};
+use windlass_views::{ListedTrace, WantedTraces, list_traces};
 
 use crate::args::{CallList, Trace};
 use crate::commands::{trace_id, trace_telemetry};
@@ -58,57 +58,28 @@ pub fn list(
         }
         None => None,
     };
-    let mut filter = TraceFilter {
-        open_only: options.open || options.held,
+    let wanted = WantedTraces {
+        machine: only,
         state,
+        open_only: options.open,
+        waiting_only: options.held,
         before: options.before.as_deref().map(trace_id).transpose()?,
-        // One more than is listed, to know whether there are more.
-        limit: options.limit.saturating_add(1).min(100_000),
+        limit: options.limit,
     };
-    let mut rows = Vec::new();
-    let mut more = false;
-    loop {
-        let page = store.list_traces(&filter)?;
-        let full = page.len() == filter.limit;
-        filter.before = page.last().map(|state| state.head.trace_id);
-        for state in page {
-            let live = store.is_held(&state)?;
-            let other = |only| state.head.state.is_some_and(|state| state.machine() != only);
-            if only.is_some_and(other) || (options.held && !waits(&store, &state, live)) {
-                continue;
-            }
-            if rows.len() == options.limit {
-                more = true;
-                break;
-            }
-            rows.push((state, live));
-        }
-        if more || !full {
-            break;
-        }
-    }
+    let (rows, more) = list_traces(&store, wanted)?;
     if options.ids && !output.json {
-        for (state, _) in &rows {
-            output.line(&state.head.trace_id.to_string());
+        for one in &rows {
+            output.line(&one.state.head.trace_id.to_string());
         }
         return Ok(0);
     }
     if output.json {
-        let rows: Vec<Value> = rows
-            .iter()
-            .map(|(state, live)| {
-                let mut value = describe(&store, state, *live);
-                if let Some(map) = value.as_object_mut() {
-                    map.insert("tool".to_owned(), json!(tool_of(&store, state.head.trace_id)));
-                }
-                value
-            })
-            .collect();
+        let rows: Vec<Value> = rows.iter().map(|one| one.describe_in_list(&store)).collect();
         output.value(&rows)?;
         return Ok(0);
     }
-    let last = rows.last().map(|(state, _)| state.head.trace_id);
-    let rows: Vec<_> = rows.iter().map(|(state, live)| row(&store, state, *live)).collect();
+    let last = rows.last().map(|one| one.state.head.trace_id);
+    let rows: Vec<_> = rows.iter().map(|one| row(&store, one)).collect();
     output.table(&["TRACE", "STATE", "ENTRIES", "TOOL", ""], &rows);
     if let (true, Some(last)) = (more, last) {
         output.note(&format!("there are older ones; list them with `--before {last}`"));
@@ -116,49 +87,8 @@ pub fn list(
     Ok(0)
 }
 
-/// The tool that a call's request names, or the pattern of a grant.
-fn tool_of(store: &dyn Store, id: TraceId) -> Option<String> {
-    let request = first_body(store, id)?;
-    let name = |name: &str| request.pointer(name).and_then(Value::as_str).map(sanitize);
-    if let Some(pattern) = name("/event/terms/tool") {
-        return Some(pattern);
-    }
-    Some(format!("{}/{}", name("/proposal/tool_server")?, name("/proposal/tool_name")?))
-}
-
-/// Whether a trace waits for a person. A call that a coding agent makes itself waits for the agent's report.
-fn waits(store: &dyn Store, state: &TraceState, live: bool) -> bool {
-    let may =
-        matches!(state.head.state, Some(State::Pending | State::Executing | State::Checkpoint));
-    !live && may && !is_handed_over(store, state)
-}
-
-/// Whether a coding agent makes the call itself and has not reported it.
-fn is_handed_over(store: &dyn Store, state: &TraceState) -> bool {
-    let workspace = || {
-        let request = first_body(store, state.head.trace_id)?;
-        request.pointer("/proposal/workspace").and_then(Value::as_str).map(str::to_owned)
-    };
-    state.head.state == Some(State::Executing) && workspace().as_deref() == Some(CLIENT_WORKSPACE)
-}
-
-fn first_body(store: &dyn Store, id: TraceId) -> Option<Value> {
-    let first = store.list_log_entries(id, 0, 1).ok()?.into_iter().next()?;
-    serde_json::from_slice(&first.body?).ok()
-}
-
-fn describe(store: &dyn Store, state: &TraceState, live: bool) -> Value {
-    let mut value =
-        serde_json::to_value(ExecutionState::of(&state.head, state.plan_id)).unwrap_or_default();
-    if let Some(map) = value.as_object_mut() {
-        map.insert("in_use".to_owned(), json!(live));
-        map.insert("waits_for_a_person".to_owned(), json!(waits(store, state, live)));
-        map.insert("waits_for_a_report".to_owned(), json!(is_handed_over(store, state)));
-    }
-    value
-}
-
-fn row(store: &dyn Store, state: &TraceState, live: bool) -> Vec<(String, Option<Style>)> {
+fn row(store: &dyn Store, one: &ListedTrace) -> Vec<(String, Option<Style>)> {
+    let state = &one.state;
     let current = state.head.state.unwrap_or(State::Pending);
     let style = match current {
         State::Completed | State::Terminal | State::Settled => Style::Good,
@@ -174,17 +104,17 @@ fn row(store: &dyn Store, state: &TraceState, live: bool) -> Vec<(String, Option
         | State::Withdrawn
         | State::Due => Style::Warn,
     };
-    let remark = match (live, waits(store, state, live)) {
+    let remark = match (one.is_live, one.waits_for_person(store)) {
         (true, _) => "in use",
         (false, true) => "waits for a person",
-        (false, false) if is_handed_over(store, state) => "not reported yet",
+        (false, false) if one.waits_for_report(store) => "not reported yet",
         (false, false) => "",
     };
     vec![
         (state.head.trace_id.to_string(), None),
         (current.to_string(), Some(style)),
         (state.head.sequence_number.to_string(), None),
-        (tool_of(store, state.head.trace_id).unwrap_or_default(), None),
+        (sanitize(&one.tool(store).unwrap_or_default()), None),
         (remark.to_owned(), Some(Style::Faint)),
     ]
 }
@@ -195,7 +125,7 @@ fn show(project: &Project, id: TraceId, output: &Output) -> CommandResult {
     let live = store.is_held(&state)?;
     let replay_point = store.load_latest_replay_point(id)?;
     if output.json {
-        let mut value = describe(&store, &state, live);
+        let mut value = ListedTrace { state, is_live: live }.describe(&store);
         if let Some(map) = value.as_object_mut() {
             map.insert("fence".to_owned(), json!(state.fence));
             map.insert("checkpoint".to_owned(), json!(replay_point));

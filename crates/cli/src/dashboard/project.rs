@@ -10,6 +10,9 @@ use std::process::{Child, Command as Process, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::Value;
 use windlass_dashboard::{Command, Problem, Project as Served};
 use windlass_kernel::Code;
@@ -23,8 +26,6 @@ use crate::project::{DATABASE, Project};
 const TIME_MAX: Duration = Duration::from_secs(120);
 /// How long a command that goes on is watched for an error at once.
 const FIRST_LOOK: Duration = Duration::from_secs(2);
-/// How often a command is looked at.
-const TICK: Duration = Duration::from_millis(10);
 /// The most of a command's output that is read.
 const OUTPUT_BYTES_MAX: u64 = 32 << 20;
 
@@ -200,15 +201,23 @@ fn unstartable(error: &std::io::Error) -> Problem {
 /// Waits for the end of a process; `None` if it goes on.
 fn wait(child: &mut Child, time: Duration) -> Result<Option<()>, Problem> {
     let started = Instant::now();
+    let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let id = id.ok_or_else(|| Problem::new(Code::Internal, "the command has no process"))?;
+    let ends = pidfd_open(id, PidfdFlags::empty()).map_err(|error| unstartable(&error.into()))?;
     loop {
         let ended = child.try_wait().map_err(|error| unstartable(&error))?;
         if ended.is_some() {
             return Ok(Some(()));
         }
-        if started.elapsed() >= time {
+        let Some(left) = time.checked_sub(started.elapsed()).filter(|left| !left.is_zero()) else {
             return Ok(None);
+        };
+        let left =
+            Timespec::try_from(left).map_err(|error| unstartable(&std::io::Error::other(error)))?;
+        match poll(&mut [PollFd::new(&ends, PollFlags::IN)], Some(&left)) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(unstartable(&error.into())),
         }
-        std::thread::sleep(TICK);
     }
 }
 

@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use windlass_dashboard::Project as _;
 use windlass_notify::{NotifyError, Outbox, ProjectName, Receiver};
-use windlass_policy::PolicySet;
 use windlass_redact::Redactor;
 use windlass_runtime::{SystemClock, redactor_of};
 use windlass_store::Store;
@@ -21,6 +20,7 @@ use self::links::DashboardLinks;
 use crate::commands::serve;
 use crate::dashboard::ServedProject;
 use crate::failure::Failure;
+use crate::part::Part;
 use crate::project::Project;
 use crate::setup::environment;
 use crate::user_config::UserConfig;
@@ -42,7 +42,7 @@ impl Notifier {
         project.require_trust(&files)?;
         let config = Project::config(&files)?;
         let secrets = UserConfig::load()?.named_secrets();
-        let set = PolicySet::load(&files)?;
+        let set = project.policy(Part::Whole, &files)?;
         let redactor = Arc::new(redactor_of(&set, environment(), &secrets));
         crate::secrets::hide(&redactor);
         let values: BTreeMap<String, String> = secrets.available().collect();

@@ -124,3 +124,34 @@ fn a_task_with_a_secret_is_refused() {
     assert_eq!(repo.traces(), 0);
     assert_eq!(stores(&repo, SECRET), Vec::<String>::new());
 }
+
+#[test]
+fn answers_with_a_secret_are_refused_wherever_it_is_and_however_it_is_escaped() {
+    let repo = Repo::new();
+    with_secret(&repo);
+    let step = |line: &str| {
+        json!({ "tool": "shell/read", "args": { "line": line }, "intent": "a step of the test" })
+    };
+    let escaped = |text: String| {
+        let all = SECRET.chars().map(|one| format!("\\u{:04x}", u32::from(one)));
+        let all: String = all.collect();
+        assert!(text.contains(SECRET));
+        text.replace(SECRET, &all)
+    };
+    let scripts = [
+        answers(&[build(&[step(&format!("echo {SECRET}"))])], &[review("pass")]),
+        json!({ "phases": { "build": [{ "answer": { "summary": SECRET } }] } }),
+        json!({ "phases": { "build": [{ "fail": { "class": "unknown", "reason": SECRET } }] } }),
+        json!({ "phases": { SECRET: [] } }),
+        json!({ "model": SECRET, "phases": {} }),
+    ];
+    for script in scripts {
+        for text in [script.to_string(), escaped(script.to_string())] {
+            let path = repo.answers(&json!({}));
+            std::fs::write(&path, &text).unwrap();
+            run(&repo, &["run", "one", "--answers", &path]).fails_with(3, "SECRET_IN_REQUEST");
+        }
+    }
+    assert_eq!(repo.traces(), 0);
+    assert_eq!(stores(&repo, SECRET), Vec::<String>::new());
+}

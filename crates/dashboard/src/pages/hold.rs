@@ -41,14 +41,7 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
         };
         return Ok(Answer::Page(page.render()));
     };
-    let mut seen = act::look(context, None)?;
-    let since = since_last_look(context, &seen);
-    if let Some(since) = &since
-        // A tree that git has removed cannot be compared any more.
-        && let Ok(again) = act::look(context, Some(&since.tree))
-    {
-        seen = again;
-    }
+    let (seen, since) = look(context, &format!("{}/{}", item.project, item.run))?;
     // What is decided on is what the command shows: it names its digest.
     let shown = seen.get("shown").and_then(Value::as_str).unwrap_or(&hold.shown);
     let body = html! {
@@ -157,14 +150,24 @@ fn evidence(seen: &Value) -> Markup {
     }
 }
 
-/// What the visitor has seen of the run's files before, if that was something else. What is shown now is remembered.
-fn since_last_look(context: &Context<'_>, seen: &Value) -> Option<Seen> {
-    let tree = seen.get("tree").and_then(Value::as_str)?;
+/// What the hold shows, and the visitor's last look at other files of this run. The last look of all is that one,
+/// unless nothing has changed since.
+fn look(context: &Context<'_>, run: &str) -> Result<(Value, Option<Seen>), Problem> {
     let (person, looks) = (&context.visitor.name, &context.dashboard.looks);
-    let run = format!("{}/{}", context.part("project").ok()?, context.part("run").ok()?);
-    let since = looks.since(person, &run, tree);
-    looks.remember(person, &run, tree, now());
-    since
+    // A tree that git has removed cannot be compared any more.
+    let compared = |since: Option<&Seen>| match since.map(|since| &since.tree) {
+        Some(tree) => act::look(context, Some(tree)).or_else(|_| act::look(context, None)),
+        None => act::look(context, None),
+    };
+    let newest = looks.newest(person, run);
+    let seen = compared(newest.as_ref())?;
+    let Some(tree) = seen.get("tree").and_then(Value::as_str) else { return Ok((seen, None)) };
+    let since = looks.since(person, run, tree);
+    looks.remember(person, run, tree, now());
+    if since == newest || since.is_none() {
+        return Ok((seen, since));
+    }
+    Ok((compared(since.as_ref())?, since))
 }
 
 /// What changed since the visitor's last look.

@@ -35,6 +35,10 @@ const ROWS_MAX: usize = 20;
 const PATIENCE: Duration = Duration::from_millis(20);
 /// A count that is as new as this is not made again.
 const FRESH: Duration = Duration::from_millis(500);
+/// Nor is one that took long, for so many times as long: whoever watches must not slow down what is watched.
+const REST_FACTOR: u32 = 40;
+/// But at most for so long.
+const REST_MAX: Duration = Duration::from_secs(10);
 /// The milliseconds of a day.
 const DAY_MS: i64 = 86_400_000;
 
@@ -112,7 +116,9 @@ struct State {
     /// The projects that are being counted.
     at_work: BTreeMap<String, ()>,
     /// When each project was counted last, to its end.
-    counted_at: BTreeMap<String, (Instant, Timestamp)>,
+    counted_at: BTreeMap<String, Timestamp>,
+    /// Until when a project is not counted again.
+    rests: BTreeMap<String, Instant>,
     /// Why a project could not be counted.
     failed: BTreeMap<String, Problem>,
 }
@@ -155,7 +161,7 @@ impl Ledger {
         let id = project.id().to_owned();
         let started = Instant::now();
         let mut state = self.0.lock();
-        if state.counted_at.get(&id).is_some_and(|(at, _)| at.elapsed() < FRESH) {
+        if state.rests.get(&id).is_some_and(|until| Instant::now() < *until) {
             return Ok(());
         }
         if !state.at_work.contains_key(&id) {
@@ -179,7 +185,7 @@ impl Ledger {
 
 /// Counts a project until there is nothing new.
 fn work(shared: &Shared, project: &Arc<dyn Project>) {
-    let (id, began) = (project.id(), now());
+    let (id, began, started) = (project.id(), now(), Instant::now());
     let counted = project.store().and_then(|store| {
         // Counting goes on without the lock; only its results are put in.
         let mut counted = shared.lock().projects.get(id).cloned().unwrap_or_default();
@@ -189,10 +195,12 @@ fn work(shared: &Shared, project: &Arc<dyn Project>) {
         Ok(counted)
     });
     let mut state = shared.lock();
+    let rest = FRESH.max(started.elapsed() * REST_FACTOR).min(REST_MAX);
     match counted {
         Ok(counted) => {
             state.projects.insert(id.to_owned(), counted);
-            state.counted_at.insert(id.to_owned(), (Instant::now(), began));
+            state.counted_at.insert(id.to_owned(), began);
+            state.rests.insert(id.to_owned(), Instant::now() + rest);
         }
         Err(problem) => drop(state.failed.insert(id.to_owned(), problem)),
     }
@@ -228,10 +236,8 @@ pub fn report(context: &Context<'_>) -> Result<Spend, Problem> {
     let today = now().unix_ms().div_euclid(DAY_MS);
     let first = today - i64::from(days) + 1;
     let state = ledger.0.lock();
-    let times: Option<Vec<Timestamp>> = wanted
-        .iter()
-        .map(|project| state.counted_at.get(project.id()).map(|(_, at)| *at))
-        .collect();
+    let times: Option<Vec<Timestamp>> =
+        wanted.iter().map(|project| state.counted_at.get(project.id()).copied()).collect();
     // Nothing is counted at once.
     let counted_at = times.and_then(|times| times.into_iter().chain([now()]).min());
     let mut sums = Sums { counted_at, ..Sums::default() };

@@ -161,9 +161,26 @@ impl Script {
     /// does not depend on a file that may change.
     pub fn recorded(options: &Value) -> Option<Result<Self, ScriptError>> {
         let answers = options.get(OPTION)?;
-        let bytes =
-            canon::to_bytes(answers).map_err(|error| ScriptError { reason: error.to_string() });
-        Some(bytes.and_then(|bytes| Self::parse(&bytes)))
+        // Earlier versions recorded the value instead of its text.
+        Some(match answers.as_str() {
+            Some(text) => Self::parse(text.as_bytes()),
+            None => canon::to_bytes(answers).map_err(fault).and_then(|bytes| Self::parse(&bytes)),
+        })
+    }
+
+    /// Looks at all that is in it, one value after the other, until something is found.
+    pub fn find<T>(&self, mut look: impl FnMut(&Value) -> Option<T>) -> Option<T> {
+        let model = self.model.iter().cloned().map(Value::String);
+        let names = self.phases.keys().cloned().map(Value::String);
+        let attempts = || self.phases.values().flatten();
+        let calls = attempts().flat_map(|attempt| &attempt.calls);
+        // What is recorded was read before, so that none is left out.
+        let calls = calls.filter_map(|call| serde_json::from_str(call.get()).ok());
+        let answers = attempts().filter_map(|attempt| attempt.answer.clone());
+        let fails = attempts().filter_map(|attempt| attempt.fail.as_ref());
+        let fails = fails.flat_map(|fail| [fail.class.clone(), fail.reason.clone()]);
+        let fails = fails.map(Value::String);
+        model.chain(names).chain(calls).chain(answers).chain(fails).find_map(|value| look(&value))
     }
 }
 

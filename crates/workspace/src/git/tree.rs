@@ -117,11 +117,14 @@ impl Git {
             present.push(0);
         }
         let update = |options: &[&str], paths: Vec<u8>| {
+            if paths.is_empty() {
+                return Ok(());
+            }
             let git = git(Access::Write).arg("update-index").args(options);
-            git.args(["-z", "--stdin"]).stdin(paths).output()
+            git.args(["-z", "--stdin"]).stdin(paths).output().map(drop)
         };
         update(&["--force-remove"], removed)?;
-        update(&["--add", "--remove", "--replace"], present).map(drop)
+        update(&["--add", "--remove", "--replace"], present)
     }
 
     /// Writes an index that holds a tree, to a new file.
