@@ -5,8 +5,8 @@ use windlass_kernel::grant::{Grant, GrantEvent};
 use windlass_kernel::notification::{Notification, NotificationEvent};
 use windlass_kernel::run::{Run, RunEvent};
 use windlass_kernel::{
-    ArtifactBody, ArtifactType, Call, ChainError, Digest, Draft, Entry, Head, Machine, PlanId,
-    State, TraceId, Transition, transition_of,
+    ArtifactBody, Call, ChainError, Digest, Draft, Entry, EventArtifact, Head, Machine, PlanId,
+    State, TraceEvent, TraceId, Transition, transition_of,
 };
 use windlass_store::TraceState;
 
@@ -130,6 +130,28 @@ impl Fold for Call {
     }
 }
 
+/// The entry of an event; a trace without entries is in the state `first`.
+fn draft_of<E: TraceEvent>(
+    head: &Head,
+    first: State,
+    event: &EventArtifact<E>,
+) -> Result<(Draft, ArtifactBody), JournalError> {
+    let trace_id = head.trace_id;
+    let body =
+        event.to_bytes().map_err(|source| JournalError::NotCanonical { trace_id, source })?;
+    let body = ArtifactBody::new(body);
+    let from = head.state.unwrap_or(first);
+    let draft = Draft {
+        ts: event.ts,
+        transition: Transition { from, to: event.event.state_after(from), artifact: E::ARTIFACT },
+        artifact_id: event.artifact_id,
+        artifact_digest: body.digest(),
+        tool_call_id: None,
+        idempotency_key: None,
+    };
+    Ok((draft, body))
+}
+
 impl Fold for Run {
     type Artifact = RunEvent;
     const MACHINE: Machine = Machine::Run;
@@ -159,21 +181,7 @@ impl Fold for Run {
     }
 
     fn draft(&self, event: &RunEvent) -> Result<(Draft, ArtifactBody), JournalError> {
-        let trace_id = self.head.trace_id;
-        let body =
-            event.to_bytes().map_err(|source| JournalError::NotCanonical { trace_id, source })?;
-        let body = ArtifactBody::new(body);
-        let from = self.head.state.unwrap_or(State::Init);
-        let to = event.event.to_state_from(from);
-        let draft = Draft {
-            ts: event.ts,
-            transition: Transition { from, to, artifact: ArtifactType::RunEvent },
-            artifact_id: event.artifact_id,
-            artifact_digest: body.digest(),
-            tool_call_id: None,
-            idempotency_key: None,
-        };
-        Ok((draft, body))
+        draft_of(&self.head, State::Init, event)
     }
 }
 
@@ -206,21 +214,7 @@ impl Fold for Grant {
     }
 
     fn draft(&self, event: &GrantEvent) -> Result<(Draft, ArtifactBody), JournalError> {
-        let trace_id = self.head.trace_id;
-        let body =
-            event.to_bytes().map_err(|source| JournalError::NotCanonical { trace_id, source })?;
-        let body = ArtifactBody::new(body);
-        let from = self.head.state.unwrap_or(State::Granted);
-        let to = event.event.to_state();
-        let draft = Draft {
-            ts: event.ts,
-            transition: Transition { from, to, artifact: ArtifactType::GrantEvent },
-            artifact_id: event.artifact_id,
-            artifact_digest: body.digest(),
-            tool_call_id: None,
-            idempotency_key: None,
-        };
-        Ok((draft, body))
+        draft_of(&self.head, State::Granted, event)
     }
 }
 
@@ -258,21 +252,7 @@ impl Fold for Notification {
     }
 
     fn draft(&self, event: &NotificationEvent) -> Result<(Draft, ArtifactBody), JournalError> {
-        let trace_id = self.head.trace_id;
-        let body =
-            event.to_bytes().map_err(|source| JournalError::NotCanonical { trace_id, source })?;
-        let body = ArtifactBody::new(body);
-        let from = self.head.state.unwrap_or(State::Due);
-        let to = event.event.to_state();
-        let draft = Draft {
-            ts: event.ts,
-            transition: Transition { from, to, artifact: ArtifactType::NotificationEvent },
-            artifact_id: event.artifact_id,
-            artifact_digest: body.digest(),
-            tool_call_id: None,
-            idempotency_key: None,
-        };
-        Ok((draft, body))
+        draft_of(&self.head, State::Due, event)
     }
 }
 

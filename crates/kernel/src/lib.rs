@@ -13,6 +13,7 @@ mod chain;
 mod code;
 mod digest;
 mod entry;
+mod event_artifact;
 mod git_name;
 pub mod grant;
 mod host;
@@ -40,6 +41,7 @@ pub use chain::{ChainError, Head, StateOrEmpty};
 pub use code::Code;
 pub use digest::{Digest, DigestError, HexDigest};
 pub use entry::{Draft, Entry, KEY_CHARS_MAX, SCHEMA_VERSION};
+pub use event_artifact::{EventArtifact, TraceEvent};
 pub use git_name::is_git_name;
 pub use host::{Authority, Host, HostError, HostProblem, HostRule};
 pub use id::{ArtifactId, CheckpointId, HolderId, IdError, PlanId, ToolCallId, TraceId, Uuid7};
@@ -47,6 +49,7 @@ pub use key::{KeyId, PublicKey, Signature, Signer};
 pub use person::{
     SecurityKey, Signed, Statement, check_name, is_same_name, normalise_name, shown_with_files,
 };
+
 pub use replay_point::{ExecutionState, ReplayPoint, ReplayPointState};
 pub use risk::RiskLevel;
 pub use sealed_entry::{ArtifactBody, SealedEntry};

@@ -4,14 +4,12 @@
 //! two processes can create it twice. An attempt to deliver it is an entry before it is made, and its result is an
 //! entry after it: an attempt without a result was interrupted, and is made again under the same id.
 
-use std::borrow::Cow;
-
 use serde::{Deserialize, Serialize};
 
-use crate::canon::{self, CanonError};
+use crate::canon;
 use crate::entry::present;
 use crate::{
-    ArtifactId, ArtifactType, ChainError, Digest, Entry, Head, SCHEMA_VERSION, State, Timestamp,
+    ArtifactType, ChainError, Digest, Entry, EventArtifact, Head, State, Timestamp, TraceEvent,
     TraceId, Uuid7,
 };
 
@@ -194,74 +192,15 @@ impl Event {
 }
 
 /// The artifact of an entry of a notification: an event with its envelope.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct NotificationEvent {
-    /// The artifact's id.
-    pub artifact_id: ArtifactId,
-    /// The event.
-    pub event: Event,
-    /// The kind of this document.
-    pub schema_id: Cow<'static, str>,
-    /// The version of the schema.
-    pub schema_version: Cow<'static, str>,
-    /// The notification's trace.
-    pub trace_id: TraceId,
-    /// When it was recorded.
-    pub ts: Timestamp,
-}
+pub type NotificationEvent = EventArtifact<Event>;
 
-impl NotificationEvent {
-    /// The `schema_id` of this artifact.
-    pub const SCHEMA_ID: &'static str = "windlass.notification_event";
+impl TraceEvent for Event {
+    const SCHEMA_ID: &'static str = "windlass.notification_event";
+    const ARTIFACT: ArtifactType = ArtifactType::NotificationEvent;
+    const OF_ANOTHER: &'static str = "the event belongs to another notification";
 
-    /// Creates the artifact of an event.
-    #[must_use]
-    pub fn new(trace_id: TraceId, artifact_id: ArtifactId, ts: Timestamp, event: Event) -> Self {
-        let (schema_id, schema_version) = (Self::SCHEMA_ID.into(), SCHEMA_VERSION.into());
-        Self { artifact_id, event, schema_id, schema_version, trace_id, ts }
-    }
-
-    /// The canonical bytes, as they are stored and hashed.
-    ///
-    /// # Errors
-    /// [`CanonError`] if the event has no canonical form.
-    pub fn to_bytes(&self) -> Result<Vec<u8>, CanonError> {
-        canon::to_bytes(self)
-    }
-
-    /// Reads the event of an entry whose artifact digest was verified, and compares it with the entry. The
-    /// body must be exactly the canonical bytes.
-    ///
-    /// # Errors
-    /// [`ChainError`] if the body is not an event, or not the event of this entry.
-    pub fn of_entry(entry: &Entry, body: &[u8]) -> Result<Self, ChainError> {
-        let sequence_number = entry.sequence_number;
-        let artifact = entry.artifact_type.as_str();
-        let mismatch = || ChainError::Artifact { sequence_number, artifact };
-        let event: Self = serde_json::from_slice(body).map_err(|_| mismatch())?;
-        let is_canonical = event.to_bytes().is_ok_and(|bytes| bytes == body);
-        if entry.artifact_type != ArtifactType::NotificationEvent
-            || event.schema_id != Self::SCHEMA_ID
-            || event.schema_version != SCHEMA_VERSION
-            || event.artifact_id != entry.artifact_id
-            || !is_canonical
-        {
-            return Err(mismatch());
-        }
-        for (agrees, reason) in [
-            (event.trace_id == entry.trace_id, "the event belongs to another notification"),
-            (event.ts == entry.ts, "the event and its entry have different times"),
-            (
-                event.event.to_state() == entry.to_state,
-                "the event and its entry lead to different states",
-            ),
-        ] {
-            if !agrees {
-                return Err(ChainError::Link { sequence_number, reason });
-            }
-        }
-        Ok(event)
+    fn state_after(&self, _: State) -> State {
+        self.to_state()
     }
 }
 

@@ -9,7 +9,6 @@ mod consensus;
 mod effect;
 mod event;
 mod event_order;
-mod event_reader;
 mod fold;
 mod governance;
 mod hold;

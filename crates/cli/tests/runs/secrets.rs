@@ -129,9 +129,7 @@ fn a_task_with_a_secret_is_refused() {
 fn answers_with_a_secret_are_refused_wherever_it_is_and_however_it_is_escaped() {
     let repo = Repo::new();
     with_secret(&repo);
-    let step = |line: &str| {
-        json!({ "tool": "shell/read", "args": { "line": line }, "intent": "a step of the test" })
-    };
+    let step = |line: &str| json!({ "tool": "shell/read", "args": { "line": line }, "intent": "a step of the test" });
     let escaped = |text: String| {
         let all = SECRET.chars().map(|one| format!("\\u{:04x}", u32::from(one)));
         let all: String = all.collect();

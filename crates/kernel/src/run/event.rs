@@ -1,7 +1,5 @@
 //! The events of a run.
 
-use std::borrow::Cow;
-
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -12,45 +10,19 @@ use super::payload::{
 };
 use super::plan::{BudgetedResource, RunOutcome};
 use super::setup::SetupStep;
-use crate::canon::{self, CanonError};
 use crate::entry::present;
-use crate::{ArtifactId, Digest, SCHEMA_VERSION, Signed, State, Timestamp, TraceId};
+use crate::{ArtifactType, Digest, EventArtifact, Signed, State, TraceEvent};
 
 /// The artifact of an entry of a run: an event with its envelope.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct RunEvent {
-    /// The artifact's id.
-    pub artifact_id: ArtifactId,
-    /// The event.
-    pub event: Event,
-    /// The kind of this document.
-    pub schema_id: Cow<'static, str>,
-    /// The version of the schema.
-    pub schema_version: Cow<'static, str>,
-    /// The run's trace.
-    pub trace_id: TraceId,
-    /// When it was recorded.
-    pub ts: Timestamp,
-}
+pub type RunEvent = EventArtifact<Event>;
 
-impl RunEvent {
-    /// The `schema_id` of this artifact.
-    pub const SCHEMA_ID: &'static str = "windlass.run_event";
+impl TraceEvent for Event {
+    const SCHEMA_ID: &'static str = "windlass.run_event";
+    const ARTIFACT: ArtifactType = ArtifactType::RunEvent;
+    const OF_ANOTHER: &'static str = "the event belongs to another run";
 
-    /// Creates the artifact of an event.
-    #[must_use]
-    pub fn new(trace_id: TraceId, artifact_id: ArtifactId, ts: Timestamp, event: Event) -> Self {
-        let (schema_id, schema_version) = (Self::SCHEMA_ID.into(), SCHEMA_VERSION.into());
-        Self { artifact_id, event, schema_id, schema_version, trace_id, ts }
-    }
-
-    /// The canonical bytes, as they are stored and hashed.
-    ///
-    /// # Errors
-    /// [`CanonError`] if the event contains a number that canonical JSON would change.
-    pub fn to_bytes(&self) -> Result<Vec<u8>, CanonError> {
-        canon::to_bytes(self)
+    fn state_after(&self, from: State) -> State {
+        self.to_state_from(from)
     }
 }
 
