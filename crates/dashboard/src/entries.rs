@@ -29,7 +29,7 @@ const SUMMARY_CHARS_MAX: usize = 160;
 pub struct TraceItem {
     /// The id.
     pub trace: String,
-    /// `run`, `call` or `grant`.
+    /// `run`, `call`, `grant` or `notification`.
     pub kind: String,
     /// The name, if it is a run.
     pub run: Option<String>,

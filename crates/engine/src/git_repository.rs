@@ -266,7 +266,12 @@ impl Repository for GitRepository {
         let tree = git.tree_of_worktree()?;
         let text = git.patch_to(&Treeish::Commit(recorded_commit(&base.commit)?), &tree)?;
         let since = since.map(|since| -> Result<String, EngineError> {
-            Ok(git.patch_to(&Treeish::Tree(recorded_tree(since)?), &tree)?)
+            let since = recorded_tree(since)?;
+            Ok(if since == tree {
+                String::new()
+            } else {
+                git.patch_to(&Treeish::Tree(since), &tree)?
+            })
         });
         let since = since.transpose()?;
         Ok(Some(Patch { text, since, tree: tree.as_str().to_owned() }))

@@ -57,7 +57,8 @@ impl Git {
     /// [`GitError`], also in a sparse work tree, and when a file needs a filter that is not allowed.
     pub fn tree_of_worktree(&self) -> Result<TreeId, GitError> {
         let operation = "write the work tree as a tree";
-        let top = self.at(self.top_for(operation)?);
+        let (top, head) = self.top_and_head(operation)?;
+        let top = self.at(top);
         let sparse = top
             .read(operation)
             .args(["config", "--type=bool", "--default=false", "--get", "core.sparseCheckout"])
@@ -67,13 +68,40 @@ impl Git {
         }
         let folder = IndexFolder::new(operation)?;
         let index = folder.index();
-        if let Some(head) = top.head()? {
+        if let Some(head) = head {
             let read = top.write(operation).args(["read-tree", head.as_str()]);
             read.env("GIT_INDEX_FILE", &index).output()?;
         }
         top.update_index(operation, &index)?;
         let tree = top.write(operation).arg("write-tree").env("GIT_INDEX_FILE", &index).output()?;
         id_of(operation, &tree)
+    }
+
+    /// The top of the work tree, and the current commit, which an unborn branch does not have.
+    fn top_and_head(
+        &self,
+        operation: &'static str,
+    ) -> Result<(PathBuf, Option<CommitId>), GitError> {
+        let output = self
+            .read(operation)
+            .args(["rev-parse", "--show-toplevel", "--quiet", "--verify", "HEAD^{commit}"])
+            .run()?;
+        let unexpected = || GitError::unexpected(operation, &output.stdout);
+        let lines = output.stdout.strip_suffix(b"\n").unwrap_or_default();
+        let (top, head) = match output.code {
+            // A path may have line breaks, a commit has none.
+            Some(0) => {
+                let at = lines.iter().rposition(|byte| *byte == b'\n').ok_or_else(unexpected)?;
+                let (top, head) = output.stdout.split_at_checked(at).ok_or_else(unexpected)?;
+                (top, Some(id_of(operation, head.strip_prefix(b"\n").unwrap_or(head))?))
+            }
+            Some(1) => (lines, None),
+            Some(_) | None => return Err(output.failure(operation, self.root())),
+        };
+        if !top.starts_with(b"/") {
+            return Err(unexpected());
+        }
+        Ok((path_of(top), head))
     }
 
     /// Brings an index up to date with the work tree. `git add` would read the status of nested
