@@ -211,7 +211,12 @@ impl Engine {
         let mut changes = store.changes(now, tree)?;
         let written: BTreeSet<PathBuf> = changes
             .iter()
-            .filter(|change| change.kind != ChangeKind::Removed)
+            .filter(|change| change.kind != ChangeKind::Removed && !change.is_of_folder())
+            .map(|change| change.path.clone())
+            .collect();
+        let folders: BTreeSet<PathBuf> = changes
+            .iter()
+            .filter(|change| change.is_of_folder())
             .map(|change| change.path.clone())
             .collect();
         let removed: Vec<PathBuf> = changes
@@ -221,7 +226,9 @@ impl Engine {
             .filter(|path| !is_in_the_way(path, &written))
             .collect();
         // A file that is ignored at the checkpoint was never part of it: it may be older than the checkpoint.
-        let ignored = store.ignored(&self.workspace(run), tree, &removed)?;
+        let files: Vec<PathBuf> =
+            removed.iter().filter(|path| !folders.contains(*path)).cloned().collect();
+        let ignored = store.ignored(&self.workspace(run), tree, &files)?;
         let remains = |path: &PathBuf| ignored.contains(path) || added.contains(path.as_path());
         let left: BTreeSet<PathBuf> = removed.into_iter().filter(remains).collect();
         changes.retain(|change| !left.contains(&change.path));
@@ -230,7 +237,9 @@ impl Engine {
             [] => tree.clone(),
             left => store.with_files(tree, now, left)?,
         };
-        let changed = since.into_iter().map(|change| change.path);
+        // Nobody loses anything with an empty folder.
+        let changed = since.into_iter().filter(|change| !change.is_of_folder());
+        let changed = changed.map(|change| change.path);
         let plan = RollbackPlan {
             changed: changed.filter(|path| !ignored.contains(path)).collect(),
             changes,

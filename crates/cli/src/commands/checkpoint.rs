@@ -270,7 +270,12 @@ fn print_files(files: &[PathChange], output: &Output) {
             }
         };
         let path = sanitize(&one.path.to_string_lossy());
-        output.line(&output.paint(&format!("  {mark} {path}"), style));
+        let slash = if one.is_of_folder() { "/" } else { "" };
+        let modes = match one.modes() {
+            Some((before, after)) if before != after => format!(" ({before} → {after})"),
+            Some(_) | None => String::new(),
+        };
+        output.line(&output.paint(&format!("  {mark} {path}{slash}{modes}"), style));
     }
     if files.len() > NAMED_MAX {
         output.line(&format!("  … and {} more", files.len() - NAMED_MAX));

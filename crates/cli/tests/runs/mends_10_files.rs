@@ -95,6 +95,52 @@ fn mend_10_permissions_come_back() {
 }
 
 #[test]
+fn mend_10_permissions_that_alone_were_changed_come_back() {
+    let repo = Repo::new();
+    let mode = |name: &str| {
+        std::fs::metadata(repo.root().join(name)).unwrap().permissions().mode() & 0o777
+    };
+    repo.write("open.txt", "x");
+    repo.write("secret.txt", "x");
+    let private = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(repo.root().join("secret.txt"), private).unwrap();
+    repo.commit("files");
+    let line = "chmod 600 open.txt; chmod 644 secret.txt; mkdir made";
+    let built = answers(&[build(&[sh(line)])], &[review("rejected")]);
+    let id = id_of(&repo.run(&built).exit(3));
+    assert_eq!((mode("open.txt"), mode("secret.txt")), (0o600, 0o644));
+    let (from, to) = (format!("{id}/PRE_build"), format!("{id}/POST_build"));
+    let diff = repo.windlass(&["checkpoint", "diff", &from, &to, "--json"]).exit(0).json();
+    let told: Vec<String> = diff["files"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| format!("{} {} {}", one["path"], one["mode_before"], one["mode_after"]))
+        .collect();
+    let expected = [
+        r#""made" null "040000""#,
+        r#""open.txt" "100644" "100600""#,
+        r#""secret.txt" "100600" "100644""#,
+    ];
+    assert_eq!(told, expected);
+    repo.windlass(&["checkpoint", "diff", &from, &to])
+        .exit(0)
+        .says("~ open.txt (100644 → 100600)")
+        .says("+ made/")
+        .says("old mode 100600\nnew mode 100644");
+    let rollback = ["checkpoint", "rollback", &from, "--by", "ada", "--reason", "no"];
+    repo.windlass(&[&rollback[..], &["--dry-run"]].concat())
+        .exit(0)
+        .says("~ secret.txt (100644 → 100600)");
+    assert_eq!((mode("open.txt"), mode("secret.txt")), (0o600, 0o644));
+    repo.windlass(&rollback).exit(0);
+    assert_eq!((mode("open.txt"), mode("secret.txt")), (0o644, 0o600));
+    assert!(!repo.root().join("made").exists());
+    repo.windlass(&["verify"]).exit(0);
+    repo.windlass(&["checkpoint", "check"]).exit(0);
+}
+
+#[test]
 fn mend_10_empty_folders_come_back() {
     let repo = Repo::new();
     std::fs::create_dir_all(repo.root().join("empty/deep")).unwrap();

@@ -90,6 +90,37 @@ fn mend_12_the_workspace_at_each_checkpoint_is_rebuilt_from_a_bundle() {
 }
 
 #[test]
+fn mend_12_permissions_and_empty_folders_are_rebuilt_from_a_bundle() {
+    let repo = Repo::new();
+    repo.write("secret.txt", "x");
+    let private = std::fs::Permissions::from_mode(0o600);
+    std::fs::set_permissions(repo.root().join("secret.txt"), private).unwrap();
+    std::fs::create_dir_all(repo.root().join("empty/deep")).unwrap();
+    repo.commit("files");
+    let steps = "chmod 644 secret.txt; echo x > key; chmod 400 key; rmdir empty/deep; mkdir made";
+    let script = answers(&[build(&[sh(steps)])], &[review("approved")]);
+    let id = id_of(&repo.run(&script).exit(0));
+    let (bundle, key, _) = export(&repo, &id, &[]);
+    let rebuilt = |checkpoint: &str| {
+        let (place, outcome) = restore(&bundle, &key, checkpoint);
+        outcome.exit(0);
+        place
+    };
+    let mode = |place: &Place, name: &str| {
+        place.work().join("out").join(name).metadata().unwrap().permissions().mode() & 0o7777
+    };
+    let folders = |place: &Place| {
+        ["empty/deep", "empty", "made"].map(|name| place.work().join("out").join(name).is_dir())
+    };
+    let before = rebuilt("PRE_build");
+    assert_eq!(mode(&before, "secret.txt"), 0o600);
+    assert_eq!(folders(&before), [true, true, false]);
+    let after = rebuilt("POST_build");
+    assert_eq!((mode(&after, "secret.txt"), mode(&after, "key")), (0o644, 0o400));
+    assert_eq!(folders(&after), [false, true, true]);
+}
+
+#[test]
 fn mend_12_nothing_is_restored_from_a_bundle_that_does_not_verify() {
     let repo = Repo::new();
     let id = id_of(&repo.run(&passing()).exit(0));

@@ -116,15 +116,15 @@ impl Snapshots {
         let mut nested: Vec<PathBuf> = state.nested.iter().chain(&unborn).map(below).collect();
         nested.sort();
         nested.dedup();
-        state.tree = Some(tree.clone());
         let prefix = workspace.prefix();
         let modes = state.modes.iter().filter_map(|(name, mode)| {
             Some((RawPath(name.0.strip_prefix(prefix.as_slice())?.to_vec()), *mode))
         });
         let extras = Extras { folders: changes.empty_folders, modes: modes.collect() };
-        self.save_extras(&tree, &extras)?;
+        let snapshot = self.write_snapshot(tree.clone(), extras)?;
+        state.tree = Some(tree);
         self.save_index_state(workspace, state)?;
-        Ok(Capture { tree, nested })
+        Ok(Capture { tree: snapshot, nested })
     }
 
     /// Fills a new index with the last snapshot, if it still exists; returns its nested repositories.
@@ -188,10 +188,10 @@ impl Snapshots {
             (tracked, new, folders.join().unwrap_or_else(|_| panicked()))
         });
         let (tracked, new) = (tracked?, new?);
-        let empty_folders = self.empty_folders(workspace, &folders?);
-        let mut changes = WorkspaceChanges { empty_folders, ..WorkspaceChanges::default() };
+        let mut changes = WorkspaceChanges::default();
         parse_changes(&tracked, &mut changes)
             .ok_or_else(|| GitError::unexpected(OPERATION, &tracked))?;
+        changes.empty_folders = self.empty_folders(workspace, &folders?, &changes.removed);
         for path in records(&new) {
             match path.strip_suffix(b"/") {
                 Some(nested) => changes.nested.insert(nested.to_vec()),
@@ -285,8 +285,7 @@ impl Snapshots {
             }
             self.run_update_index(workspace, &["--add", "--remove", "--replace"], &changes.files)?;
         }
-        let removed = changes.removed.iter().filter(|path| !changes.files.contains(*path));
-        note_modes(&mut state.modes, workspace, removed, changes.files.iter());
+        note_modes(state, workspace, &changes.removed, &changes.files);
         let mut unborn = Vec::new();
         for path in &changes.nested {
             let git = self.workspace_git(OPERATION, Access::Write, workspace);

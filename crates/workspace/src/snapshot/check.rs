@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::contents::{ReadSnapshot, read_snapshot};
 use super::object_reader::{ObjectFormat, ObjectRead, ObjectReader, hex};
 use super::restore_plan::writable;
 use super::{EntryMode, SnapshotError, Snapshots};
@@ -111,7 +112,15 @@ impl<'a> TreeChecker<'a> {
 
     /// Returns the first damaged object: the tree itself or one below it.
     fn first_damaged(&mut self, tree: &TreeId) -> Result<Option<String>, SnapshotError> {
-        self.check(tree.as_str(), "tree", 0)
+        if self.intact.contains(tree.as_str()) {
+            return Ok(None);
+        }
+        let read = read_snapshot(&mut self.objects, tree.as_str());
+        match read.map_err(|error| error.at("read", tree.as_str().as_ref()))? {
+            ReadSnapshot::Tree => self.check(tree.as_str(), "tree", 0),
+            ReadSnapshot::Tagged(contents) => self.check(contents.tree.as_str(), "tree", 0),
+            ReadSnapshot::Damaged => Ok(Some(tree.to_string())),
+        }
     }
 
     fn check(
@@ -165,12 +174,12 @@ impl<'a> TreeChecker<'a> {
     ) -> Result<Option<String>, SnapshotError> {
         let Some(entries) = read_tree(tree, self.format) else { return Ok(Some(id.to_owned())) };
         for (mode, entry) in entries {
-            let expected = match (mode, EntryMode::parse(mode)) {
-                (b"40000", _) => "tree",
+            let expected = match EntryMode::parse(mode) {
+                Some(EntryMode::Folder) => "tree",
                 // Its commit is in the nested repository.
-                (_, Some(EntryMode::NestedRepository)) => continue,
-                (_, Some(EntryMode::File | EntryMode::Executable | EntryMode::Symlink)) => "blob",
-                (_, None) => return Ok(Some(id.to_owned())),
+                Some(EntryMode::NestedRepository) => continue,
+                Some(EntryMode::File | EntryMode::Executable | EntryMode::Symlink) => "blob",
+                None => return Ok(Some(id.to_owned())),
             };
             if let Some(bad) = self.check(&entry, expected, depth + 1)? {
                 return Ok(Some(bad));

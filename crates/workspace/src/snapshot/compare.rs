@@ -37,7 +37,7 @@ pub enum ChangeKind {
     Modified,
     /// Its type differs: file, symbolic link or nested repository.
     TypeChanged,
-    /// Only its executable bit differs.
+    /// Only its permissions differ.
     ModeChanged,
 }
 
@@ -66,7 +66,7 @@ impl Serialize for PathChange {
         let mut fields = serializer.serialize_struct("PathChange", 8)?;
         let size = |entry: &Option<Entry>| entry.as_ref().and_then(|entry| entry.size);
         let hash = |entry: &Option<Entry>| entry.as_ref().map(|entry| entry.object.clone());
-        let mode = |entry: &Option<Entry>| entry.as_ref().map(|entry| entry.mode.as_str());
+        let mode = |entry: &Option<Entry>| entry.as_ref().map(Entry::full_mode);
         fields.serialize_field("bytes_after", &size(&self.after))?;
         fields.serialize_field("bytes_before", &size(&self.before))?;
         fields.serialize_field("change", self.kind.as_str())?;
@@ -76,6 +76,21 @@ impl Serialize for PathChange {
         fields.serialize_field("mode_before", &mode(&self.before))?;
         fields.serialize_field("path", &self.path.to_string_lossy())?;
         fields.end()
+    }
+}
+
+impl PathChange {
+    /// Whether it is that of an empty folder, which has no content.
+    #[must_use]
+    pub fn is_of_folder(&self) -> bool {
+        let sides = [&self.before, &self.after];
+        sides.into_iter().flatten().any(|entry| entry.mode == EntryMode::Folder)
+    }
+
+    /// Its modes in both snapshots, in git's notation; `None` if only one has it.
+    #[must_use]
+    pub fn modes(&self) -> Option<(String, String)> {
+        Some((self.before.as_ref()?.full_mode(), self.after.as_ref()?.full_mode()))
     }
 }
 
@@ -102,14 +117,16 @@ impl Snapshots {
         if from == to {
             return Ok(Vec::new());
         }
+        let (before, after) = (self.contents(from)?, self.contents(to)?);
         let bytes = self
             .objects_git(operation, Access::Read)
             .args(["diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames"])
-            .args(["--ignore-submodules=none", from.as_str(), to.as_str()])
+            .args(["--ignore-submodules=none", before.tree.as_str(), after.tree.as_str()])
             .output()
             .map_err(|error| self.explain(&[from, to], error))?;
         let mut changes =
             parse_changes(&bytes).ok_or_else(|| GitError::unexpected(operation, &bytes))?;
+        self.add_extras(&mut changes, &before, &after)?;
         self.add_sizes(&mut changes)?;
         Ok(changes)
     }
@@ -149,7 +166,10 @@ impl Snapshots {
         let mut entries: Vec<&mut Entry> = changes
             .iter_mut()
             .flat_map(|change| change.before.iter_mut().chain(&mut change.after))
-            .filter(|entry| entry.mode != EntryMode::NestedRepository)
+            .filter(|entry| match entry.mode {
+                EntryMode::File | EntryMode::Executable | EntryMode::Symlink => true,
+                EntryMode::NestedRepository | EntryMode::Folder => false,
+            })
             .collect();
         if entries.is_empty() {
             return Ok(());
@@ -180,7 +200,7 @@ impl Snapshots {
         paths: &[&Path],
         bytes_max: usize,
     ) -> Result<TextDiff, SnapshotError> {
-        let (bytes, truncated) = self
+        let (mut bytes, mut truncated) = self
             .objects_git("write the difference", Access::Read)
             .args(["-c", TEXT_BYTES_MAX, "diff-tree", "-r", "-p", "--full-index", "--no-renames"])
             .args(["--no-ext-diff", "--no-textconv", "--no-color", "--ignore-submodules=none"])
@@ -189,6 +209,15 @@ impl Snapshots {
             .args(paths)
             .output_prefix(bytes_max)
             .map_err(|error| self.explain(&[from, to], error))?;
+        if !truncated && self.contents(from)?.extras != self.contents(to)?.extras {
+            let changes = self.changes(from, to)?;
+            let is_wanted = |change: &&PathChange| {
+                paths.is_empty() || paths.iter().any(|path| change.path.starts_with(path))
+            };
+            changes.iter().filter(is_wanted).for_each(|change| add_permissions(change, &mut bytes));
+            truncated = bytes.len() > bytes_max;
+            bytes.truncate(bytes_max);
+        }
         Ok(TextDiff { bytes, truncated })
     }
 
@@ -226,6 +255,18 @@ impl Snapshots {
     }
 }
 
+/// Adds the permissions of a file to a difference, in git's form for a change of the executable bit.
+fn add_permissions(change: &PathChange, bytes: &mut Vec<u8>) {
+    let (Some(before), Some(after)) = (&change.before, &change.after) else { return };
+    if before.permissions == after.permissions {
+        return;
+    }
+    let path = change.path.as_os_str().as_encoded_bytes();
+    bytes.extend([b"diff --git a/", path, b" b/", path, b"\n"].concat());
+    let modes = format!("old mode {}\nnew mode {}\n", before.full_mode(), after.full_mode());
+    bytes.extend(modes.into_bytes());
+}
+
 /// Reads `:mode mode id id status NUL path NUL` records; `None` for anything that is not that.
 fn parse_changes(bytes: &[u8]) -> Option<Vec<PathChange>> {
     let mut changes = Vec::new();
@@ -241,7 +282,7 @@ fn parse_changes(bytes: &[u8]) -> Option<Vec<PathChange>> {
             }
             object.parse::<TreeId>().ok()?;
             let mode = EntryMode::parse(mode.as_bytes())?;
-            Some(Some(Entry { mode, object: object.to_owned(), size: None }))
+            Some(Some(Entry { mode, object: object.to_owned(), permissions: None, size: None }))
         };
         let (before, after) = (entry(mode_before, before)?, entry(mode_after, after)?);
         let kind = match (&before, &after) {

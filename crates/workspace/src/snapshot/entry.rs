@@ -5,9 +5,11 @@
 pub struct Entry {
     /// Its type and executable bit.
     pub mode: EntryMode,
-    /// The id of its blob; of a nested repository, its commit.
+    /// The id of its blob; of a nested repository, its commit; of an empty folder, the empty tree.
     pub object: String,
-    /// Its size in bytes; `None` for a nested repository, and when the blob is missing.
+    /// The permissions of a file, if a new one would not get them anyway.
+    pub permissions: Option<u32>,
+    /// Its size in bytes; `None` for a nested repository or a folder, and when the blob is missing.
     pub size: Option<u64>,
 }
 
@@ -22,16 +24,29 @@ pub enum EntryMode {
     Symlink,
     /// A nested repository.
     NestedRepository,
+    /// A folder; a snapshot lists only those without files.
+    Folder,
+}
+
+impl Entry {
+    /// Its mode in git's notation, with the permissions of a file.
+    pub(super) fn full_mode(&self) -> String {
+        match self.permissions {
+            Some(permissions) => format!("10{permissions:04o}"),
+            None => self.mode.as_str().to_owned(),
+        }
+    }
 }
 
 impl EntryMode {
-    /// Parses git's notation. Old trees have files with mode 100664.
+    /// Parses git's notation in trees. Old trees have files with mode 100664.
     pub(super) fn parse(text: &[u8]) -> Option<Self> {
         match text {
             b"100644" | b"100664" => Some(Self::File),
             b"100755" => Some(Self::Executable),
             b"120000" => Some(Self::Symlink),
             b"160000" => Some(Self::NestedRepository),
+            b"40000" => Some(Self::Folder),
             _ => None,
         }
     }
@@ -44,6 +59,7 @@ impl EntryMode {
             Self::Executable => "100755",
             Self::Symlink => "120000",
             Self::NestedRepository => "160000",
+            Self::Folder => "040000",
         }
     }
 

@@ -1,32 +1,37 @@
-//! What a git tree does not hold: permissions of files other than the executable bit, and empty folders. They are
-//! kept beside the snapshots, by the id of the tree. Of two captures of the same tree the newer one counts.
+//! What a git tree does not hold: permissions of files other than the executable bit, and empty folders.
+//!
+//! Permissions that a new file gets anyway (644 and 755, and 664 and 775 with another default of the user) are not
+//! kept, and count as the same. Older versions kept the rest in a file named after the tree.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
-use std::io;
-use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
 
 use super::capture::records;
-use super::index_state::RawPath;
-use super::repository::write_atomically;
+use super::contents::SnapshotContents;
+use super::index_state::{IndexState, RawPath};
 use super::rooted_dir::{DiskEntry, RootedDir};
+use super::staging::permissions_for;
 use super::workspace::{Workspace, exists};
-use super::{SnapshotError, Snapshots};
-use crate::TreeId;
-use crate::git::{Access, Invocation, os, path_of};
+use super::{ChangeKind, Entry, EntryMode, PathChange, SnapshotError, Snapshots};
+use crate::git::{Access, Invocation, os, path_of, split_once};
+use crate::{GitError, TreeId};
 
-/// The folder of these files in the private git directory.
+/// The folder of the files of older versions in the private git directory.
 const FOLDER: &str = "extras";
 /// The maximum number of permissions and of folders.
 const ITEMS_MAX: usize = 10_000;
+/// The maximum number of files that are looked at again. To write more takes longer than they stay recent.
+const RECENT_MAX: usize = 20_000;
 /// How many entries of new folders are read to find empty ones.
 const WALKED_MAX: usize = 20_000;
-/// Permissions that a new file gets, or that differ from those by the user's own default only.
-const USUAL: [u32; 4] = [0o644, 0o755, 0o664, 0o775];
+/// The bits of permissions.
+const PERMISSIONS: u32 = 0o7777;
 
 /// What a tree does not hold; paths are relative to the workspace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -39,17 +44,71 @@ pub(super) struct Extras {
 }
 
 impl Extras {
+    /// Whether there is nothing that a tree does not hold.
+    pub fn is_empty(&self) -> bool {
+        self.folders.is_empty() && self.modes.is_empty()
+    }
+
     /// The permissions of a file, if they are unusual.
     pub fn mode(&self, path: &Path) -> Option<u32> {
         self.modes.get(&RawPath(path.as_os_str().as_bytes().to_vec())).copied()
     }
+
+    /// Whether all paths lead below the workspace and all permissions are such.
+    pub fn is_safe(&self) -> bool {
+        let is_plain = |part: &[u8]| !matches!(part, b"" | b"." | b"..") && !part.contains(&0);
+        let is_inside = |name: &RawPath| name.0.split(|byte| *byte == b'/').all(is_plain);
+        self.folders.iter().chain(self.modes.keys()).all(is_inside)
+            && self.modes.values().all(|mode| *mode <= PERMISSIONS)
+    }
+
+    /// Merges the changes of two sides since a third. Where both have changed the permissions of a file, it gets
+    /// those that both give.
+    pub fn merge(base: &Self, ours: &Self, theirs: &Self) -> Self {
+        let mut merged = Self::default();
+        for name in ours.modes.keys().chain(theirs.modes.keys()) {
+            let of = |side: &Self| side.modes.get(name).copied();
+            let mode = match (of(base), of(ours), of(theirs)) {
+                (base, ours, theirs) if theirs == base || theirs == ours => ours,
+                (base, ours, theirs) if ours == base => theirs,
+                (_, Some(ours), Some(theirs)) => Some(ours & theirs),
+                (_, one, other) => one.or(other),
+            };
+            merged.modes.extend(mode.map(|mode| (name.clone(), mode)));
+        }
+        let sides = [ours, theirs];
+        let all = ours.folders.union(&theirs.folders);
+        let is_left = |name: &&RawPath| {
+            !base.folders.contains(*name) || sides.iter().all(|side| side.folders.contains(*name))
+        };
+        merged.folders = all.filter(is_left).cloned().collect();
+        merged
+    }
+
+    /// Drops what does not fit the files of a tree, and gives permissions the executable bits of its entries.
+    pub fn fit(&mut self, files: &BTreeMap<RawPath, EntryMode>) {
+        self.modes.retain(|name, mode| {
+            let entry = files.get(name).filter(|entry| entry.is_file());
+            if let Some(entry) = entry {
+                let is_executable = *mode & 0o100 != 0;
+                if is_executable != (*entry == EntryMode::Executable) {
+                    *mode = permissions_for(*entry, *mode).mode();
+                }
+            }
+            entry.is_some() && !is_usual(*mode)
+        });
+        self.folders.retain(|name| {
+            let inside = RawPath([&name.0, &b"/"[..]].concat());
+            let first = files.range(inside.clone()..).next();
+            let has_files = first.is_some_and(|(first, _)| first.0.starts_with(&inside.0));
+            !has_files && !files.contains_key(name)
+        });
+    }
 }
 
-/// The permissions of a file, if they are unusual.
-pub(super) fn unusual_mode(path: &Path) -> Option<u32> {
-    let found = fs::symlink_metadata(path).ok().filter(fs::Metadata::is_file)?;
-    let mode = found.permissions().mode() & 0o777;
-    (!USUAL.contains(&mode)).then_some(mode)
+/// Whether a new file would get these permissions anyway.
+pub(super) const fn is_usual(mode: u32) -> bool {
+    matches!(mode & PERMISSIONS, 0o644 | 0o755 | 0o664 | 0o775)
 }
 
 impl Snapshots {
@@ -57,27 +116,120 @@ impl Snapshots {
         self.private.join(FOLDER).join(tree.as_str())
     }
 
-    /// What is kept beside a tree. What cannot be read counts as nothing: it decides no content.
-    pub(super) fn extras(&self, tree: &TreeId) -> Extras {
-        let bytes = fs::read(self.extras_path(tree)).ok();
-        bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
+    /// Whether something is kept beside a tree.
+    pub(super) fn has_extras_beside(&self, tree: &TreeId) -> bool {
+        exists(&self.extras_path(tree))
     }
 
-    /// Keeps this beside a tree.
-    pub(super) fn save_extras(&self, tree: &TreeId, extras: &Extras) -> Result<(), SnapshotError> {
-        let path = self.extras_path(tree);
-        let fail = |error: io::Error| SnapshotError::file("write", &path, &error);
-        if *extras == Extras::default() {
-            return match fs::remove_file(&path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => Err(fail(error)),
-                Ok(()) | Err(_) => Ok(()),
-            };
+    /// What an older version has kept beside a tree. What cannot be read counts as nothing: it decides no content.
+    pub(super) fn extras_beside(&self, tree: &TreeId) -> Extras {
+        let bytes = fs::read(self.extras_path(tree)).ok();
+        let extras = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        extras.filter(Extras::is_safe).unwrap_or_default()
+    }
+
+    /// Writes the snapshot of a tree with these extras, as far as they fit its files.
+    pub(super) fn write_fitting(
+        &self,
+        tree: TreeId,
+        mut extras: Extras,
+    ) -> Result<TreeId, SnapshotError> {
+        if !extras.is_empty() {
+            extras.fit(&self.entries(&tree)?);
         }
-        if *extras == self.extras(tree) {
+        self.write_snapshot(tree, extras)
+    }
+
+    /// The files of a tree.
+    fn entries(&self, tree: &TreeId) -> Result<BTreeMap<RawPath, EntryMode>, SnapshotError> {
+        let listed = self.list_entries(tree)?;
+        Ok(listed.into_iter().map(|(name, entry)| (name, entry.mode)).collect())
+    }
+
+    /// Lists the entries of a tree, without their sizes.
+    fn list_entries(&self, tree: &TreeId) -> Result<Vec<(RawPath, Entry)>, SnapshotError> {
+        let operation = "list the files of the snapshot";
+        let git = self.objects_git(operation, Access::Read);
+        let git = git.args(["ls-tree", "-r", "-z", "--full-tree", tree.as_str()]);
+        let listed = git.output().map_err(|error| self.explain(&[tree], error))?;
+        let read = |record: &[u8]| {
+            let (facts, name) = split_once(record, b'\t')?;
+            let mut facts = std::str::from_utf8(facts).ok()?.split(' ');
+            let (mode, object) = (facts.next()?, facts.nth(1)?.to_owned());
+            let mode = EntryMode::parse(mode.as_bytes())?;
+            let entry = Entry { mode, object, permissions: None, size: None };
+            Some((RawPath(name.to_vec()), entry))
+        };
+        let entries: Option<Vec<_>> = records(&listed).map(read).collect();
+        Ok(entries.ok_or_else(|| GitError::unexpected(operation, &listed))?)
+    }
+
+    /// Adds to the changes of two trees what differs in what the trees do not hold.
+    pub(super) fn add_extras(
+        &self,
+        changes: &mut Vec<PathChange>,
+        before: &SnapshotContents,
+        after: &SnapshotContents,
+    ) -> Result<(), SnapshotError> {
+        let mut listed = BTreeSet::new();
+        for change in changes.iter_mut() {
+            let path = &change.path;
+            for (entry, side) in [(&mut change.before, before), (&mut change.after, after)] {
+                if let Some(entry) = entry.as_mut().filter(|entry| entry.mode.is_file()) {
+                    entry.permissions = side.extras.mode(path);
+                }
+            }
+            listed.insert(RawPath(path.as_os_str().as_bytes().to_vec()));
+        }
+        if before.extras == after.extras {
             return Ok(());
         }
-        let bytes = serde_json::to_vec(extras).map_err(|error| fail(error.into()))?;
-        write_atomically(&path, &bytes).map_err(fail)
+        let (old, new) = (&before.extras, &after.extras);
+        let differing: BTreeSet<&RawPath> = old
+            .modes
+            .keys()
+            .chain(new.modes.keys())
+            .filter(|name| old.modes.get(name) != new.modes.get(name) && !listed.contains(name))
+            .collect();
+        let entries =
+            if differing.is_empty() { Vec::new() } else { self.list_entries(&after.tree)? };
+        for (name, entry) in entries {
+            if entry.mode.is_file() && differing.contains(&name) {
+                let side = |extras: &Extras| {
+                    let permissions = extras.modes.get(&name).copied();
+                    Some(Entry { permissions, ..entry.clone() })
+                };
+                let (before, after) = (side(old), side(new));
+                changes.push(PathChange {
+                    path: name.path(),
+                    kind: ChangeKind::ModeChanged,
+                    before,
+                    after,
+                });
+            }
+        }
+        let folder = || {
+            let object = self.format().hasher("tree", 0).finish();
+            Some(Entry { mode: EntryMode::Folder, object, permissions: None, size: None })
+        };
+        let removed = old.folders.difference(&new.folders);
+        let added = new.folders.difference(&old.folders);
+        changes.extend(removed.map(|name| PathChange {
+            path: name.path(),
+            kind: ChangeKind::Removed,
+            before: folder(),
+            after: None,
+        }));
+        changes.extend(added.map(|name| PathChange {
+            path: name.path(),
+            kind: ChangeKind::Added,
+            before: None,
+            after: folder(),
+        }));
+        changes.sort_by(|one, other| {
+            one.path.as_os_str().as_bytes().cmp(other.path.as_os_str().as_bytes())
+        });
+        Ok(())
     }
 
     /// Removes what is kept beside trees that have no reference any more.
@@ -113,16 +265,32 @@ impl Snapshots {
         if prefix.is_empty() { git } else { git.arg("--").arg(os(&prefix)) }
     }
 
-    /// The empty folders among new ones and below them.
-    pub(super) fn empty_folders(&self, workspace: &Workspace, listed: &[u8]) -> BTreeSet<RawPath> {
+    /// The empty folders among new ones and below them, and those whose last file was removed.
+    pub(super) fn empty_folders(
+        &self,
+        workspace: &Workspace,
+        listed: &[u8],
+        removed: &BTreeSet<Vec<u8>>,
+    ) -> BTreeSet<RawPath> {
         let prefix = workspace.prefix();
         let mut walked = 0;
         let mut empty = BTreeSet::new();
+        // Git lists the folder of the workspace itself if it has no file of it yet.
         let mut left: Vec<Vec<u8>> = records(listed)
-            .filter_map(|record| record.strip_suffix(b"/")?.strip_prefix(prefix.as_slice()))
-            .filter(|name| !name.is_empty())
+            .filter_map(|record| record.strip_prefix(prefix.as_slice())?.strip_suffix(b"/"))
             .map(<[u8]>::to_vec)
             .collect();
+        if !prefix.is_empty() && records(listed).any(|record| record == prefix) {
+            left.push(Vec::new());
+        }
+        // To git, a folder whose files were removed is not new.
+        let below = |path: &Vec<u8>| path.strip_prefix(prefix.as_slice()).map(path_of);
+        let emptied: BTreeSet<PathBuf> = removed
+            .iter()
+            .filter_map(below)
+            .filter_map(|path| last_folder(workspace, &path))
+            .collect();
+        left.extend(emptied.into_iter().map(|path| path.into_os_string().into_vec()));
         while let Some(name) = left.pop() {
             let folder = workspace.folder.join(path_of(&name));
             if folder.starts_with(&self.private) || exists(&folder.join(".git")) {
@@ -134,14 +302,14 @@ impl Snapshots {
                 is_empty = false;
                 walked += 1;
                 if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                    let inner = [&name, &b"/"[..], entry.file_name().as_bytes()].concat();
-                    left.push(inner);
+                    let slash = if name.is_empty() { &b""[..] } else { b"/" };
+                    left.push([&name, slash, entry.file_name().as_bytes()].concat());
                 }
                 if walked > WALKED_MAX {
                     return empty;
                 }
             }
-            if is_empty && empty.len() < ITEMS_MAX {
+            if is_empty && !name.is_empty() && empty.len() < ITEMS_MAX {
                 empty.insert(RawPath(name));
             }
         }
@@ -149,42 +317,63 @@ impl Snapshots {
     }
 }
 
+/// The folder of a file that was removed, or the next one above it that exists; `None` if that has anything in it.
+fn last_folder(workspace: &Workspace, path: &Path) -> Option<PathBuf> {
+    let mut found = PathBuf::new();
+    for name in path.parent()?.iter() {
+        let next = found.join(name);
+        let kind = fs::symlink_metadata(workspace.folder.join(&next));
+        match kind {
+            Ok(kind) if kind.is_dir() => found = next,
+            Ok(_) => return None,
+            Err(_) => break,
+        }
+    }
+    let mut entries = fs::read_dir(workspace.folder.join(&found)).ok()?;
+    (!found.as_os_str().is_empty() && entries.next().is_none()).then_some(found)
+}
+
 /// Keeps the permissions of files that may have changed, relative to the top.
-pub(super) fn note_modes<'a>(
-    modes: &mut BTreeMap<RawPath, u32>,
+///
+/// Git compares times by the second: permissions that change in the second of the file's last change are not listed.
+/// So files that have just changed are looked at again by the next capture.
+pub(super) fn note_modes(
+    state: &mut IndexState,
     workspace: &Workspace,
-    removed: impl Iterator<Item = &'a Vec<u8>>,
-    changed: impl Iterator<Item = &'a Vec<u8>>,
+    removed: &BTreeSet<Vec<u8>>,
+    changed: &BTreeSet<Vec<u8>>,
 ) {
     for path in removed {
-        modes.remove(&RawPath(path.clone()));
+        state.modes.remove(&RawPath(path.clone()));
     }
-    for path in changed {
-        let name = RawPath(path.clone());
-        match unusual_mode(&workspace.top.join(name.path())) {
-            Some(mode) if modes.len() < ITEMS_MAX => {
-                modes.insert(name, mode);
+    let recent = std::mem::take(&mut state.recent);
+    let changed = changed.iter().map(|path| RawPath(path.clone()));
+    let names: BTreeSet<RawPath> = changed.chain(recent).collect();
+    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+    for name in names {
+        let found = fs::symlink_metadata(workspace.top.join(name.path()));
+        let found = found.ok().filter(fs::Metadata::is_file);
+        let mode = found.as_ref().map(|found| found.permissions().mode() & PERMISSIONS);
+        match mode.filter(|mode| !is_usual(*mode)) {
+            Some(mode) if state.modes.len() < ITEMS_MAX => {
+                state.modes.insert(name.clone(), mode);
             }
             Some(_) | None => {
-                modes.remove(&name);
+                state.modes.remove(&name);
             }
+        }
+        // The clock of the file system may be a little behind.
+        let is_recent = found.is_some_and(|found| found.ctime().saturating_add(2) > now);
+        if is_recent && state.recent.len() < RECENT_MAX {
+            state.recent.push(name);
         }
     }
 }
 
-/// Sets the permissions and makes the empty folders of a snapshot that was restored; removes empty folders that only
-/// the snapshot before had. What is in the way stays: no content depends on it.
-pub(super) fn restore_extras(dir: &RootedDir, from: &Extras, to: &Extras) {
-    for (name, mode) in &to.modes {
-        let path = name.path();
-        let differs = matches!(
-            dir.stat(&path),
-            Ok(DiskEntry::File { mode: found, .. }) if found & 0o777 != *mode && (found ^ mode) & 0o100 == 0
-        );
-        if differs && let Ok(file) = dir.file(&path) {
-            let _ = file.set_permissions(fs::Permissions::from_mode(*mode));
-        }
-    }
+/// Makes the empty folders of a snapshot that was restored, and removes those that only the snapshot before had. What
+/// is in the way stays: no content depends on it.
+pub(super) fn restore_folders(dir: &RootedDir, from: &Extras, to: &Extras) {
     for name in from.folders.difference(&to.folders) {
         // A folder above it that has become empty was made with it.
         for folder in name.path().ancestors().filter(|folder| !folder.as_os_str().is_empty()) {

@@ -30,6 +30,9 @@ pub(super) struct IndexState {
     pub nested: Vec<RawPath>,
     /// Unusual permissions of files in the index, relative to the top.
     pub modes: BTreeMap<RawPath, u32>,
+    /// Files that had just changed, relative to the top.
+    #[serde(default)]
+    pub recent: Vec<RawPath>,
     /// Ignored files that the user tracks, relative to the top.
     #[serde(rename = "tracked")]
     pub tracked_ignored: Vec<RawPath>,
@@ -137,6 +140,7 @@ mod tests {
             tree: Some("a".repeat(40).parse().unwrap()),
             nested: vec![RawPath(b"a \xff\n".to_vec())],
             modes: BTreeMap::from([(RawPath(b"b".to_vec()), 0o600)]),
+            recent: vec![RawPath(b"c".to_vec())],
             tracked_ignored: vec![RawPath(Vec::new())],
             user_index: ("y".to_owned(), "z".to_owned()),
         };

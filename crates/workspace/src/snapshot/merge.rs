@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use tempfile::TempDir;
 
+use super::extras::Extras;
 use super::{SnapshotError, Snapshots, repository};
 use crate::git::{Access, GitCause, id_of, path_of};
 use crate::{CommitId, GitError, TreeId};
@@ -45,9 +46,11 @@ impl Snapshots {
         // A git directory for this merge alone, in which the sides have readable names.
         let folder = TempDir::with_prefix_in("merge-", &self.private).map_err(fail)?;
         repository::init_git_dir(folder.path(), &self.repository).map_err(fail)?;
-        let start = self.commit(base, None)?;
-        for (name, tree) in SIDES.into_iter().zip([ours, theirs]) {
-            let commit = self.commit(tree, Some(&start))?;
+        let sides = [self.contents(ours)?, self.contents(theirs)?];
+        let origin = self.contents(base)?;
+        let start = self.commit(&origin.tree, None)?;
+        for (name, side) in SIDES.into_iter().zip(&sides) {
+            let commit = self.commit(&side.tree, Some(&start))?;
             let path = folder.path().join("refs/heads").join(name);
             fs::write(path, format!("{commit}\n")).map_err(fail)?;
         }
@@ -56,17 +59,19 @@ impl Snapshots {
             .args(["merge-tree", "--write-tree", "-z", "--name-only", "--messages"])
             .args(SIDES)
             .run()?;
+        let [ours_had, theirs_had] = &sides;
+        let extras = || Extras::merge(&origin.extras, &ours_had.extras, &theirs_had.extras);
         match output.code {
             Some(0) => match parse_merge(&output.stdout) {
                 Some(MergeOutput { tree, .. }) => {
-                    self.save_extras(&tree, &self.extras(ours))?;
-                    Ok(Merged::Clean(tree))
+                    Ok(Merged::Clean(self.write_fitting(tree, extras())?))
                 }
                 None => Err(GitError::unexpected(OPERATION, &output.stdout).into()),
             },
             Some(1) => match parse_merge(&output.stdout) {
                 Some(MergeOutput { tree, paths, messages }) if !paths.is_empty() => {
-                    Ok(Merged::Conflict { tree_with_markers: tree, paths, messages })
+                    let tree_with_markers = self.write_fitting(tree, extras())?;
+                    Ok(Merged::Conflict { tree_with_markers, paths, messages })
                 }
                 Some(_) | None => Err(GitError::unexpected(OPERATION, &output.stdout).into()),
             },

@@ -1,14 +1,14 @@
 //! Snapshots of whole workspaces: capture, restore, compare, merge, check.
 //!
-//! A snapshot is a git tree, made by the user's own `git` command (2.36 or newer; merging needs 2.38)
+//! A snapshot is a git tree, or a tag of one that also has what trees do not hold,
+//! made by the user's own `git` command (2.36 or newer; merging needs 2.38)
 //! with a **private git directory** of ours, so that neither the user's index nor their settings are
 //! used. In a repository the objects are stored among the user's own, and refs under `refs/windlass/`
 //! keep them from being pruned; elsewhere both are in the private directory.
 //!
 //! Snapshots are exact: no filter, line ending, encoding or keyword is converted in either direction.
-//! They contain files, their executable bit, and symbolic links; other permissions and empty folders are kept
-//! beside them. They do not contain ignored files, owners, times, or the files of nested repositories, of which
-//! they record the commit.
+//! They contain files with their permissions, symbolic links and empty folders. They do not contain ignored files,
+//! owners, times, permissions of folders, or the files of nested repositories, of which they record the commit.
 //!
 //! INVARIANT: no program that a repository names is ever started: no hook, filter, merge or diff
 //! driver, file-system monitor. That is why `git add` is not used: it runs `git status` inside nested
@@ -17,6 +17,7 @@
 mod capture;
 mod check;
 mod compare;
+mod contents;
 mod entry;
 mod error;
 mod extras;
@@ -38,13 +39,14 @@ mod user_index;
 mod with_files;
 mod workspace;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 pub use capture::Capture;
 pub use check::{Damage, DamagedSnapshot};
 pub use compare::{ChangeKind, PathChange, Rename, TextDiff};
+use contents::SnapshotContents;
 pub use entry::{Entry, EntryMode};
 pub use error::SnapshotError;
 pub use lock::SnapshotLock;
@@ -58,6 +60,7 @@ use repository::{Repository, UserSettings};
 pub use restore::{RestoreMode, Restored};
 use workspace::Workspace;
 
+use crate::TreeId;
 use crate::git::{Access, Invocation};
 
 /// The snapshots of a project.
@@ -69,6 +72,8 @@ pub struct Snapshots {
     user_settings: UserSettings,
     /// The workspaces that were used, by their folder.
     workspaces: Mutex<BTreeMap<PathBuf, Arc<Workspace>>>,
+    /// The snapshots that were written or read last.
+    known: Mutex<VecDeque<(TreeId, Arc<SnapshotContents>)>>,
 }
 
 impl Snapshots {
@@ -84,7 +89,9 @@ impl Snapshots {
         let private = repository::prepare(private, &repository)?;
         let known = BTreeMap::from([(workspace.folder.clone(), Arc::new(workspace))]);
         let user_settings = repository::user_settings(project)?;
-        Ok(Self { private, repository, user_settings, workspaces: Mutex::new(known) })
+        let workspaces = Mutex::new(known);
+        let known = Mutex::new(VecDeque::new());
+        Ok(Self { private, repository, user_settings, workspaces, known })
     }
 
     /// The hash function of object ids.

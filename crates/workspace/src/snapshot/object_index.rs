@@ -7,6 +7,8 @@ use std::path::PathBuf;
 use windlass_kernel::is_git_name;
 
 use super::EntryMode;
+use super::contents::SnapshotContents;
+use super::extras::Extras;
 use super::object_reader::hex;
 use super::object_stream::{ObjectHeader, ObjectKind, ObjectStream, ObjectStreamError, format_of};
 use crate::TreeId;
@@ -18,6 +20,8 @@ pub(super) const OBJECTS_MAX: usize = 2_000_000;
 const ENTRIES_MAX: usize = 8_000_000;
 /// The maximum size of one folder.
 const TREE_BYTES_MAX: u64 = 64 << 20;
+/// The maximum size of what all snapshots have besides their folders.
+pub(super) const TAGS_BYTES_MAX: u64 = 64 << 20;
 /// The maximum number of paths of a snapshot.
 const PATHS_MAX: usize = 2_000_000;
 /// The maximum size of the files of a snapshot together. The same object may have many paths.
@@ -31,13 +35,16 @@ pub struct ObjectIndex {
     trees: BTreeMap<String, Vec<TreeEntry>>,
     /// The sizes of files.
     blobs: BTreeMap<String, u64>,
+    /// Snapshots that have more than a folder.
+    tags: BTreeMap<String, SnapshotContents>,
+    tag_bytes: u64,
     entries: usize,
 }
 
-/// An entry of a folder; `None` as its mode is a folder.
+/// An entry of a folder.
 #[derive(Debug)]
 struct TreeEntry {
-    mode: Option<EntryMode>,
+    mode: EntryMode,
     name: Vec<u8>,
     id: String,
 }
@@ -46,11 +53,9 @@ impl TreeEntry {
     /// The kind of its object, if the stream must have it: the commit of a nested repository is not there.
     const fn kind(&self) -> Option<ObjectKind> {
         match self.mode {
-            None => Some(ObjectKind::Tree),
-            Some(EntryMode::File | EntryMode::Executable | EntryMode::Symlink) => {
-                Some(ObjectKind::Blob)
-            }
-            Some(EntryMode::NestedRepository) => None,
+            EntryMode::Folder => Some(ObjectKind::Tree),
+            EntryMode::File | EntryMode::Executable | EntryMode::Symlink => Some(ObjectKind::Blob),
+            EntryMode::NestedRepository => None,
         }
     }
 }
@@ -66,6 +71,8 @@ pub struct SnapshotFiles {
     pub bytes: u64,
     /// Nested repositories, whose files a snapshot does not have.
     pub nested: Vec<PathBuf>,
+    /// Unusual permissions and empty folders.
+    pub(super) extras: Extras,
 }
 
 impl ObjectIndex {
@@ -80,16 +87,19 @@ impl ObjectIndex {
         loop {
             folder.clear();
             let mut sink = |header: &ObjectHeader, bytes: &[u8]| {
-                if header.kind == ObjectKind::Tree {
-                    if header.size > TREE_BYTES_MAX {
-                        return Err(io::Error::from(io::ErrorKind::FileTooLarge));
-                    }
-                    folder.extend_from_slice(bytes);
+                let bytes_max = match header.kind {
+                    ObjectKind::Blob => return Ok(()),
+                    ObjectKind::Tree => TREE_BYTES_MAX,
+                    ObjectKind::Tag => TAGS_BYTES_MAX,
+                };
+                if header.size > bytes_max {
+                    return Err(io::Error::from(io::ErrorKind::FileTooLarge));
                 }
+                folder.extend_from_slice(bytes);
                 Ok(())
             };
             let Some(header) = stream.next(&mut sink)? else { return Ok(index) };
-            if index.trees.len() + index.blobs.len() >= OBJECTS_MAX {
+            if index.trees.len() + index.blobs.len() + index.tags.len() >= OBJECTS_MAX {
                 let reason = format!("it has more than {OBJECTS_MAX} objects");
                 return Err(ObjectStreamError::Invalid(reason));
             }
@@ -114,6 +124,19 @@ impl ObjectIndex {
                 }
                 self.trees.insert(header.id, entries);
             }
+            ObjectKind::Tag => {
+                let contents = SnapshotContents::decode(folder).filter(has_plain_names);
+                let contents = contents.ok_or_else(|| {
+                    ObjectStreamError::Invalid(format!("the object `{}` is no snapshot", header.id))
+                })?;
+                self.tag_bytes = self.tag_bytes.saturating_add(header.size);
+                if self.tag_bytes > TAGS_BYTES_MAX {
+                    return Err(ObjectStreamError::invalid(
+                        "it has too many permissions and empty folders",
+                    ));
+                }
+                self.tags.insert(header.id, contents);
+            }
         }
         Ok(())
     }
@@ -121,7 +144,7 @@ impl ObjectIndex {
     /// Whether the stream has a snapshot.
     #[must_use]
     pub fn has(&self, tree: &TreeId) -> bool {
-        self.trees.contains_key(tree.as_str())
+        self.trees.contains_key(tree.as_str()) || self.tags.contains_key(tree.as_str())
     }
 
     /// Checks that everything that these snapshots consist of is there, and nothing else. A snapshot that is
@@ -131,10 +154,19 @@ impl ObjectIndex {
     /// What is missing, or belongs to none of them.
     pub fn check<'a>(&self, roots: impl IntoIterator<Item = &'a TreeId>) -> Result<(), String> {
         let mut seen: BTreeSet<&str> = BTreeSet::new();
-        let mut left: Vec<&str> = roots
-            .into_iter()
-            .filter_map(|root| Some(self.trees.get_key_value(root.as_str())?.0.as_str()))
-            .collect();
+        let mut left: Vec<&str> = Vec::new();
+        for root in roots {
+            if let Some((id, contents)) = self.tags.get_key_value(root.as_str()) {
+                let tree = contents.tree.as_str();
+                if !self.trees.contains_key(tree) {
+                    return Err(format!("the object `{tree}` is missing"));
+                }
+                seen.insert(id);
+                left.push(tree);
+            } else if let Some((id, _)) = self.trees.get_key_value(root.as_str()) {
+                left.push(id);
+            }
+        }
         let mut blobs: BTreeSet<&str> = BTreeSet::new();
         while let Some(id) = left.pop() {
             if !seen.insert(id) {
@@ -147,7 +179,8 @@ impl ObjectIndex {
                         blobs.insert(&entry.id);
                         self.blobs.contains_key(&entry.id)
                     }
-                    Some(ObjectKind::Tree) => {
+                    // An entry of a folder is no tag.
+                    Some(ObjectKind::Tree | ObjectKind::Tag) => {
                         left.push(&entry.id);
                         self.trees.contains_key(&entry.id)
                     }
@@ -158,7 +191,8 @@ impl ObjectIndex {
             }
         }
         let unknown = |id: &&String| !seen.contains(id.as_str()) && !blobs.contains(id.as_str());
-        match self.trees.keys().chain(self.blobs.keys()).find(unknown) {
+        let all = self.trees.keys().chain(self.blobs.keys()).chain(self.tags.keys());
+        match all.into_iter().find(unknown) {
             Some(id) => Err(format!("the object `{id}` belongs to no checkpoint")),
             None => Ok(()),
         }
@@ -170,7 +204,15 @@ impl ObjectIndex {
     /// Why it cannot be restored: something is missing, a name is not safe, or it is too large.
     pub fn files(&self, root: &TreeId) -> Result<SnapshotFiles, String> {
         let mut files = SnapshotFiles::default();
-        let mut left = vec![(root.as_str(), PathBuf::new())];
+        let tagged = self.tags.get(root.as_str());
+        if let Some(contents) = tagged {
+            files.extras = contents.extras.clone();
+        }
+        if files.extras.folders.len() > PATHS_MAX {
+            return Err(format!("it has more than {PATHS_MAX} empty folders"));
+        }
+        let tree = tagged.map_or(root, |contents| &contents.tree);
+        let mut left = vec![(tree.as_str(), PathBuf::new())];
         while let Some((id, folder)) = left.pop() {
             let missing = || format!("the object `{id}` is missing");
             for entry in self.trees.get(id).ok_or_else(missing)? {
@@ -183,15 +225,15 @@ impl ObjectIndex {
                     return Err(format!("it has more than {PATHS_MAX} paths"));
                 }
                 match entry.mode {
-                    None => {
+                    EntryMode::Folder => {
                         files.count -= 1;
                         left.push((&entry.id, path));
                     }
-                    Some(EntryMode::NestedRepository) => {
+                    EntryMode::NestedRepository => {
                         files.count -= 1;
                         files.nested.push(path);
                     }
-                    Some(mode @ (EntryMode::File | EntryMode::Executable | EntryMode::Symlink)) => {
+                    mode @ (EntryMode::File | EntryMode::Executable | EntryMode::Symlink) => {
                         let missing = || format!("the object `{}` is missing", entry.id);
                         let size = self.blobs.get(&entry.id).ok_or_else(missing)?;
                         files.bytes = files.bytes.saturating_add(*size);
@@ -210,6 +252,20 @@ impl ObjectIndex {
     }
 }
 
+/// Whether a name of a file is safe to write: it leads nowhere else, and git does not keep it for itself.
+fn is_plain(name: &[u8]) -> bool {
+    !matches!(name, b"" | b"." | b"..")
+        && !name.contains(&b'/')
+        && !is_git_name(&String::from_utf8_lossy(name))
+}
+
+/// Whether the names of empty folders are safe to write. Permissions are only given to files of the snapshot.
+fn has_plain_names(contents: &SnapshotContents) -> bool {
+    contents.extras.folders.iter().all(|folder| {
+        folder.0.len() <= PATH_BYTES_MAX && folder.0.split(|byte| *byte == b'/').all(is_plain)
+    })
+}
+
 /// Reads `mode SP name NUL id` records with names that are safe to write; `None` for anything that is not that.
 fn read_tree(mut bytes: &[u8], id: &str) -> Option<Vec<TreeEntry>> {
     let id_bytes = format_of(id)?.bytes();
@@ -219,11 +275,8 @@ fn read_tree(mut bytes: &[u8], id: &str) -> Option<Vec<TreeEntry>> {
         let (mode, rest) = split_once(bytes, b' ')?;
         let (name, rest) = split_once(rest, 0)?;
         let (id, rest) = rest.split_at_checked(id_bytes)?;
-        let mode = if mode == b"40000" { None } else { Some(EntryMode::parse(mode)?) };
-        let is_plain = !matches!(name, b"" | b"." | b"..")
-            && !name.contains(&b'/')
-            && !is_git_name(&String::from_utf8_lossy(name));
-        if !is_plain || !names.insert(name) {
+        let mode = EntryMode::parse(mode)?;
+        if !is_plain(name) || !names.insert(name) {
             return None;
         }
         entries.push(TreeEntry { mode, name: name.to_vec(), id: hex(id) });

@@ -151,6 +151,15 @@ impl<'a> ObjectReader<'a> {
 
     /// Reads an object of a limited size into memory.
     pub fn bytes(&mut self, id: &str, bytes_max: usize) -> Result<Option<Vec<u8>>, ReadError> {
+        Ok(self.small(id, bytes_max)?.map(|(_, bytes)| bytes))
+    }
+
+    /// Reads an object of a limited size into memory, with its kind.
+    pub fn small(
+        &mut self,
+        id: &str,
+        bytes_max: usize,
+    ) -> Result<Option<(String, Vec<u8>)>, ReadError> {
         let mut bytes = Vec::new();
         let read = self.copy(id, &mut |chunk| {
             if bytes.len() + chunk.len() > bytes_max {
@@ -159,7 +168,10 @@ impl<'a> ObjectReader<'a> {
             bytes.extend_from_slice(chunk);
             Ok(())
         })?;
-        Ok((read != ObjectRead::Damaged).then_some(bytes))
+        Ok(match read {
+            ObjectRead::Intact { kind } => Some((kind, bytes)),
+            ObjectRead::Damaged => None,
+        })
     }
 }
 

@@ -18,6 +18,8 @@ pub enum ObjectKind {
     Blob,
     /// A folder.
     Tree,
+    /// A snapshot: its folder, and what that does not hold.
+    Tag,
 }
 
 impl ObjectKind {
@@ -26,6 +28,7 @@ impl ObjectKind {
         match self {
             Self::Blob => "blob",
             Self::Tree => "tree",
+            Self::Tag => "tag",
         }
     }
 }
@@ -55,6 +58,7 @@ impl ObjectHeader {
         let kind = match kind {
             "blob" => ObjectKind::Blob,
             "tree" => ObjectKind::Tree,
+            "tag" => ObjectKind::Tag,
             _ => return None,
         };
         let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');

@@ -1,14 +1,13 @@
 //! Packs the objects of snapshots into a stream, and writes the files of a snapshot from one.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File};
+use std::fs::{self, File, Permissions};
 use std::io::{self, BufRead, Write};
-use std::os::unix::fs::OpenOptionsExt as _;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 
 use super::capture::records;
-use super::object_index::OBJECTS_MAX;
+use super::object_index::{OBJECTS_MAX, TAGS_BYTES_MAX};
 use super::object_reader::{ObjectRead, ObjectReader, ReadError};
 use super::object_stream::{ObjectHeader, ObjectKind, ObjectStream, ObjectStreamError};
 use super::{EntryMode, SnapshotError, SnapshotFiles, Snapshots};
@@ -30,6 +29,8 @@ pub struct PackedObjects {
     /// Snapshots that would have made it too large.
     pub too_large: Vec<TreeId>,
     bytes: u64,
+    /// How many of them are of permissions and empty folders.
+    tag_bytes: u64,
 }
 
 impl Snapshots {
@@ -45,6 +46,13 @@ impl Snapshots {
     ) -> Result<PackedObjects, SnapshotError> {
         let mut packed = PackedObjects::default();
         for tree in trees {
+            let contents = match self.contents(tree) {
+                Err(SnapshotError::Corrupt { .. }) => {
+                    packed.missing.push(tree.clone());
+                    continue;
+                }
+                contents => contents?,
+            };
             let git = self.objects_git("list the objects", Access::Read);
             let git = git.args(["ls-tree", "-r", "-t", "-l", "-z", "--full-tree", tree.as_str()]);
             let listed = git.run()?;
@@ -53,19 +61,30 @@ impl Snapshots {
                 packed.missing.push(tree.clone());
                 continue;
             };
+            let tag = match *tree == contents.tree {
+                true => None,
+                false => Some((tree.to_string(), (ObjectKind::Tag, contents.tag_bytes()))),
+            };
             let new: Vec<(String, (ObjectKind, u64))> = objects
                 .into_iter()
-                .chain([(tree.to_string(), (ObjectKind::Tree, 0))])
+                .chain([(contents.tree.to_string(), (ObjectKind::Tree, 0))])
+                .chain(tag)
                 .filter(|(id, _)| !packed.objects.contains_key(id))
                 .collect();
             // Folders have about as many bytes as the list of their entries.
             let more = new.iter().map(|(_, (_, size))| size.saturating_add(128)).sum::<u64>();
             let bytes = packed.bytes.saturating_add(more);
-            if bytes > bytes_max || packed.objects.len() + new.len() > OBJECTS_MAX {
+            let is_tag = |(_, (kind, _)): &&(_, (ObjectKind, u64))| *kind == ObjectKind::Tag;
+            let tags = new.iter().filter(is_tag).map(|(_, (_, size))| size).sum::<u64>();
+            let tag_bytes = packed.tag_bytes.saturating_add(tags);
+            if bytes > bytes_max
+                || tag_bytes > TAGS_BYTES_MAX
+                || packed.objects.len() + new.len() > OBJECTS_MAX
+            {
                 packed.too_large.push(tree.clone());
                 continue;
             }
-            packed.bytes = bytes;
+            (packed.bytes, packed.tag_bytes) = (bytes, tag_bytes);
             packed.objects.extend(new);
             packed.trees.push(tree.clone());
         }
@@ -90,7 +109,7 @@ impl Snapshots {
             };
             let header = |size| ObjectHeader { id: id.clone(), kind: *kind, size };
             let intact = match kind {
-                ObjectKind::Tree => {
+                ObjectKind::Tree | ObjectKind::Tag => {
                     let bytes = reader.bytes(id, SMALL_BYTES_MAX).map_err(unwritable)?;
                     if let Some(bytes) = &bytes {
                         let size = u64::try_from(bytes.len()).unwrap_or(u64::MAX);
@@ -149,7 +168,8 @@ pub fn unpack_files(
     while let Some(header) = stream.next(&mut |header, bytes| unpacker.take(header, bytes))? {
         unpacker.finish(&header).map_err(ObjectStreamError::Sink)?;
     }
-    // No file is written after the first link, so none can be written through one.
+    // What is made before the first link cannot be made through one.
+    unpacker.finish_extras().map_err(ObjectStreamError::Sink)?;
     for (target, path) in &unpacker.links {
         symlink(os(target), path).map_err(ObjectStreamError::Sink)?;
     }
@@ -171,7 +191,7 @@ impl Unpacker<'_> {
     fn paths(&self, header: &ObjectHeader) -> &[(PathBuf, EntryMode)] {
         match header.kind {
             ObjectKind::Blob => self.files.paths.get(&header.id).map_or(&[], Vec::as_slice),
-            ObjectKind::Tree => &[],
+            ObjectKind::Tree | ObjectKind::Tag => &[],
         }
     }
 
@@ -217,12 +237,37 @@ impl Unpacker<'_> {
         Ok(())
     }
 
+    /// Makes the empty folders and sets the permissions of files. Nobody gets a program that runs as somebody else.
+    fn finish_extras(&self) -> io::Result<()> {
+        for name in &self.files.extras.folders {
+            fs::create_dir_all(self.folder.join(name.path()))?;
+        }
+        for (path, mode) in self.files.paths.values().flatten() {
+            if let Some(permissions) = self.files.extras.mode(path).filter(|_| mode.is_file()) {
+                let permissions = Permissions::from_mode(permissions & 0o777);
+                fs::set_permissions(self.folder.join(path), permissions)?;
+            }
+        }
+        Ok(())
+    }
+
     fn create(&self, path: &Path, mode: EntryMode) -> io::Result<(File, PathBuf)> {
         let full = self.folder.join(path);
         if let Some(parent) = full.parent() {
             fs::create_dir_all(parent)?;
         }
-        let mode = if mode == EntryMode::Executable { 0o777 } else { 0o666 };
+        let mode = match (self.files.extras.mode(path), mode) {
+            // The others follow when all files are written.
+            (Some(_), _) => 0o600,
+            (None, EntryMode::Executable) => 0o777,
+            (
+                None,
+                EntryMode::File
+                | EntryMode::Symlink
+                | EntryMode::NestedRepository
+                | EntryMode::Folder,
+            ) => 0o666,
+        };
         let file = File::options().write(true).create_new(true).mode(mode).open(&full)?;
         Ok((file, full))
     }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::extras::restore_extras;
+use super::extras::restore_folders;
 use super::index_state::SavedIndex;
 use super::object_reader::ObjectReader;
 use super::restore_plan::{RestorePlan, permissions, writable};
@@ -101,10 +101,7 @@ impl Snapshots {
             in_the_way.dedup();
             return Err(SnapshotError::Changed { changed, in_the_way });
         }
-        let (before, after) = (self.extras(from), self.extras(to));
-        for (path, _, permissions) in &mut plan.write {
-            *permissions = after.mode(path).or(*permissions);
-        }
+        let (before, after) = (self.contents(from)?, self.contents(to)?);
         plan.check_writable(&dir)?;
         let staging = StagingDir::create(workspace.staging(&self.private))?;
         let mut objects = ObjectReader::new(self);
@@ -112,7 +109,7 @@ impl Snapshots {
             staging.write(number, entry, *permissions, to, &mut objects)?;
         }
         plan.apply(&dir, &staging)?;
-        restore_extras(&dir, &before, &after);
+        restore_folders(&dir, &before.extras, &after.extras);
         self.update_private_index(&workspace, &changes)?;
         let chmod = plan.chmod.into_iter().map(|(path, ..)| path);
         let mut written: Vec<PathBuf> =
@@ -143,6 +140,8 @@ impl Snapshots {
         let captured: BTreeMap<PathBuf, Option<Entry>> = self
             .changes(from, &now)?
             .into_iter()
+            // An empty folder may be where a file was.
+            .filter(|change| !change.is_of_folder())
             .map(|change| (change.path, change.after))
             .collect();
         self.set_reference(&now, backup)?;

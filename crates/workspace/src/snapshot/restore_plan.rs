@@ -4,8 +4,9 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use super::extras::is_usual;
 use super::rooted_dir::{DiskEntry, RootedDir};
-use super::staging::{StagingDir, permissions_for};
+use super::staging::StagingDir;
 use super::{Entry, EntryMode, PathChange, SnapshotError};
 
 /// The changes that a restore makes.
@@ -13,8 +14,8 @@ use super::{Entry, EntryMode, PathChange, SnapshotError};
 pub(super) struct RestorePlan {
     /// Paths to write, with the permissions of the file that is replaced.
     pub write: Vec<(PathBuf, Entry, Option<u32>)>,
-    /// Files of which only the mode differs.
-    pub chmod: Vec<(PathBuf, EntryMode, u32)>,
+    /// Files of which only the permissions differ, with those that they have.
+    pub chmod: Vec<(PathBuf, Entry, u32)>,
     pub remove: Vec<PathBuf>,
     /// Paths that the new snapshot does not have: folders that become empty are removed.
     pub absent: Vec<PathBuf>,
@@ -26,9 +27,20 @@ pub(super) struct RestorePlan {
     pub in_the_way: Vec<PathBuf>,
 }
 
-/// The entry if a restore writes and removes it: everything but a nested repository.
+/// The entry if a restore writes and removes it: everything but a nested repository. Empty folders come last.
 pub(super) fn writable(entry: &Option<Entry>) -> Option<&Entry> {
-    entry.as_ref().filter(|entry| entry.mode != EntryMode::NestedRepository)
+    entry.as_ref().filter(|entry| match entry.mode {
+        EntryMode::File | EntryMode::Executable | EntryMode::Symlink => true,
+        EntryMode::NestedRepository | EntryMode::Folder => false,
+    })
+}
+
+/// Whether the permissions that were found are those of an entry.
+fn has_permissions(found: &DiskEntry, entry: &Entry) -> bool {
+    permissions(found).is_none_or(|found| match entry.permissions {
+        Some(wanted) => found == wanted,
+        None => is_usual(found),
+    })
 }
 
 pub(super) const fn permissions(found: &DiskEntry) -> Option<u32> {
@@ -74,7 +86,12 @@ impl RestorePlan {
             (None, None) => {}
             (Some(before), None) => self.add_removal(dir, path, &found, before)?,
             // Restored already.
-            (_, Some(after)) if dir.matches(path, &found, after)? => {}
+            (_, Some(after)) if dir.matches(path, &found, after)? => {
+                if let Some(mode) = permissions(&found).filter(|_| !has_permissions(&found, after))
+                {
+                    self.chmod.push((path.clone(), after.clone(), mode));
+                }
+            }
             (None, Some(after)) => self.add_new(dir, path, &found, after, removed)?,
             (Some(before), Some(after)) => {
                 if !dir.matches(path, &found, before)? {
@@ -83,7 +100,7 @@ impl RestorePlan {
                     && before.object == after.object
                     && after.mode.is_file()
                 {
-                    self.chmod.push((path.clone(), after.mode, mode));
+                    self.chmod.push((path.clone(), after.clone(), mode));
                 } else {
                     self.write.push((path.clone(), after.clone(), permissions(&found)));
                 }
@@ -178,10 +195,9 @@ impl RestorePlan {
                 clear_folder(dir, path).and_then(|()| staging.move_into(number, dir, path)),
             )?;
         }
-        for (path, mode, before) in &self.chmod {
-            let changed = dir
-                .file(path)
-                .and_then(|file| file.set_permissions(permissions_for(*mode, *before)));
+        for (path, entry, before) in &self.chmod {
+            let wanted = staging.permissions(entry, Some(*before));
+            let changed = dir.file(path).and_then(|file| file.set_permissions(wanted));
             count(path, changed)?;
         }
         let mut folders = BTreeSet::new();

@@ -10,6 +10,7 @@ use rustix::fs::{CWD, renameat};
 use rustix::io::Errno;
 use windlass_kernel::Digest;
 
+use super::extras::is_usual;
 use super::object_reader::{ObjectRead, ObjectReader, ReadError};
 use super::rooted_dir::{RootedDir, file_name_of};
 use super::{Entry, EntryMode, SnapshotError};
@@ -23,6 +24,8 @@ const OPERATION: &str = "write";
 /// A directory of files that are to be moved into a workspace; removed when it is dropped.
 pub(super) struct StagingDir {
     folder: PathBuf,
+    /// The permissions of a new program.
+    usual: u32,
 }
 
 impl Drop for StagingDir {
@@ -40,11 +43,21 @@ impl StagingDir {
             Ok(()) | Err(_) => {}
         }
         fs::create_dir(&folder).map_err(fail)?;
-        Ok(Self { folder })
+        // A new folder has what the user's default leaves.
+        let mode = fs::metadata(&folder).map_err(fail)?.permissions().mode() & 0o777;
+        Ok(Self { folder, usual: if is_usual(mode) { mode } else { 0o755 } })
     }
 
     fn path(&self, number: usize) -> PathBuf {
         self.folder.join(number.to_string())
+    }
+
+    /// The permissions that an entry gets: its own; else those of the file that it will replace, if they are usual.
+    pub fn permissions(&self, entry: &Entry, replaced: Option<u32>) -> Permissions {
+        match (entry.permissions, replaced.filter(|mode| is_usual(*mode))) {
+            (Some(own), _) => Permissions::from_mode(own),
+            (None, replaced) => permissions_for(entry.mode, replaced.unwrap_or(self.usual)),
+        }
     }
 
     /// Writes an entry to the directory; `permissions` are those of the file that it will replace.
@@ -65,17 +78,13 @@ impl StagingDir {
             let target = objects.bytes(&entry.object, LINK_BYTES_MAX).map_err(failed)?;
             return symlink(os(&target.ok_or_else(damaged)?), &path).map_err(fail);
         }
-        let mode = if entry.mode == EntryMode::Executable { 0o777 } else { 0o666 };
-        let file = File::options().write(true).create_new(true).mode(mode).open(&path);
+        let file = File::options().write(true).create_new(true).mode(0o600).open(&path);
         let mut file = file.map_err(fail)?;
         let read = objects.copy(&entry.object, &mut |chunk| file.write_all(chunk));
         if read.map_err(failed)? == ObjectRead::Damaged {
             return Err(damaged());
         }
-        if let Some(mode) = permissions {
-            file.set_permissions(permissions_for(entry.mode, mode)).map_err(fail)?;
-        }
-        Ok(())
+        file.set_permissions(self.permissions(entry, permissions)).map_err(fail)
     }
 
     /// Moves an entry into the workspace, over a file that is there.
@@ -117,7 +126,9 @@ pub(super) fn permissions_for(mode: EntryMode, before: u32) -> Permissions {
     let before = before & 0o777;
     Permissions::from_mode(match mode {
         EntryMode::Executable => before | ((before & 0o444) >> 2) | 0o100,
-        EntryMode::File | EntryMode::Symlink | EntryMode::NestedRepository => before & !0o111,
+        EntryMode::File | EntryMode::Symlink | EntryMode::NestedRepository | EntryMode::Folder => {
+            before & !0o111
+        }
     })
 }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 
 use super::capture::records;
+use super::index_state::RawPath;
 use super::{SnapshotError, Snapshots};
 use crate::TreeId;
 use crate::git::{Access, id_of, path_of, split_once};
@@ -13,7 +14,7 @@ use crate::git::{Access, id_of, path_of, split_once};
 const OPERATION: &str = "add files to the snapshot";
 
 impl Snapshots {
-    /// Writes the tree of a snapshot with these files of another one added; returns its id.
+    /// Writes a snapshot with these files and empty folders of another one added; returns its id.
     ///
     /// # Errors
     /// [`SnapshotError`], also when one has a file where the other has a folder.
@@ -46,11 +47,13 @@ impl Snapshots {
         }
         git(Access::Write).args(["update-index", "-z", "--index-info"]).stdin(added).output()?;
         let combined = id_of(OPERATION, &git(Access::Write).arg("write-tree").output()?)?;
-        let (mut extras, others) = (self.extras(tree), self.extras(from));
-        extras.modes.extend(
-            others.modes.into_iter().filter(|(name, _)| paths.contains(name.path().as_path())),
-        );
-        self.save_extras(&combined, &extras)?;
-        Ok(combined)
+        let (own, others) = (self.contents(tree)?, self.contents(from)?);
+        let mut extras = own.extras.clone();
+        let is_added = |name: &RawPath| paths.contains(name.path().as_path());
+        let modes = others.extras.modes.iter().filter(|(name, _)| is_added(name));
+        extras.modes.extend(modes.map(|(name, mode)| (name.clone(), *mode)));
+        let folders = others.extras.folders.iter().filter(|name| is_added(name));
+        extras.folders.extend(folders.cloned());
+        self.write_fitting(combined, extras)
     }
 }

@@ -8,6 +8,7 @@ mod hostile;
 mod kill;
 mod merge;
 mod pack;
+mod permissions;
 mod restore;
 mod roundtrip;
 #[path = "../seed/mod.rs"]

@@ -104,6 +104,84 @@ fn a_stream_with_other_objects_is_refused() {
     }
 }
 
+#[test]
+fn permissions_and_empty_folders_come_back_from_the_objects() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let world = filled(Kind::Repository);
+    let plain = world.capture("plain");
+    // Two paths of one object, and one that can be read by nobody else.
+    for (name, mode) in [("a.txt", 0o600), ("same.txt", 0o440), ("d/run.sh", 0o4710)] {
+        world.mode(name, mode);
+    }
+    fs::create_dir_all(world.path().join("empty/deep")).unwrap();
+    let tree = world.capture("one");
+    assert_ne!(tree, plain);
+    let stream = packed(&world, &[plain.clone(), tree.clone()]);
+    let index = ObjectIndex::read(&*stream).unwrap();
+    index.check([&plain, &tree]).unwrap();
+    let folder = TempDir::new().unwrap();
+    unpack_files(&*stream, &index.files(&tree).unwrap(), folder.path()).unwrap();
+    assert_eq!(World::things_at(folder.path()), world.things());
+    assert!(folder.path().join("empty/deep").is_dir());
+    let mode = |name: &str| folder.path().join(name).metadata().unwrap().permissions().mode();
+    let modes = ["a.txt", "same.txt", "d/run.sh"].map(|name| mode(name) & 0o7777);
+    // A program of somebody else never runs as its owner.
+    assert_eq!(modes, [0o600, 0o440, 0o710]);
+    let other = TempDir::new().unwrap();
+    unpack_files(&*stream, &index.files(&plain).unwrap(), other.path()).unwrap();
+    assert!(!other.path().join("empty").exists());
+    // Without the snapshot that has them, the stream has an object too many or too few.
+    assert!(index.check([&plain]).unwrap_err().contains(tree.as_str()));
+    let mut all = objects(&stream);
+    let tag = String::from_utf8(all.remove(tree.as_str()).unwrap()).unwrap();
+    let rest: Vec<u8> = all.values().flatten().copied().collect();
+    assert!(!ObjectIndex::read(&*rest).unwrap().has(&tree));
+    all.remove(plain.as_str());
+    let header = |bytes: &[u8]| bytes.starts_with(tree.as_str().as_bytes());
+    let mut without: Vec<Vec<u8>> = all.into_values().collect();
+    without.push(tag.clone().into_bytes());
+    without.sort();
+    assert!(without.iter().any(|bytes| header(bytes)));
+    let index = ObjectIndex::read(&*without.concat()).unwrap();
+    assert!(index.check([&tree]).unwrap_err().contains("is missing"));
+    assert!(index.files(&tree).is_err());
+}
+
+/// A tag of the empty tree with these extras, as a stream.
+fn tag_of(extras: &str) -> (TreeId, Vec<u8>) {
+    let git = |args: &[&str], input: &str| {
+        use std::io::Write as _;
+        use std::process::{Command, Stdio};
+        let mut command = Command::new("git");
+        command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap().trim().to_owned()
+    };
+    let tree = git(&["hash-object", "-t", "tree", "--stdin"], "");
+    let text = format!(
+        "object {tree}\ntype tree\ntag windlass-snapshot\ntagger windlass <> 0 +0000\n\n{extras}\n"
+    );
+    let id = git(&["hash-object", "--literally", "-t", "tag", "--stdin"], &text);
+    let mut parts = [format!("{tree} tree 0\n\n"), format!("{id} tag {}\n{text}\n", text.len())];
+    parts.sort();
+    (id.parse().unwrap(), parts.concat().into_bytes())
+}
+
+#[test]
+fn folders_that_lead_elsewhere_are_refused() {
+    let hex = |name: &str| name.bytes().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let folder = |name: &str| format!(r#"{{"folders":["{}"],"modes":{{}}}}"#, hex(name));
+    let (good, stream) = tag_of(&folder("a/b"));
+    ObjectIndex::read(&*stream).unwrap().check([&good]).unwrap();
+    for name in ["..", "a/../../b", "/a", "", "a//b", ".git/hooks", "a/.GIT", "git~1"] {
+        assert!(ObjectIndex::read(&*tag_of(&folder(name)).1).is_err(), "{name}");
+    }
+    let long = "a/".repeat(2500) + "a";
+    assert!(ObjectIndex::read(&*tag_of(&folder(&long)).1).is_err());
+    assert!(ObjectIndex::read(&*tag_of("{}").1).is_err());
+}
+
 /// A tree with one entry, as a stream.
 fn tree_of(mode: &str, name: &str, content: &[u8]) -> (TreeId, Vec<u8>) {
     let folder = TempDir::new().unwrap();
