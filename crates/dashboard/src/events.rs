@@ -65,7 +65,8 @@ impl Body for Stream {
 }
 
 impl Hub {
-    /// Watches projects in a thread of its own, until the hub is dropped.
+    /// Watches projects in a thread of its own, until the hub is dropped. What happens from now on is told: the first look
+    /// is made here, so that nothing is missed between the greeting of a listener and the start of the thread.
     ///
     /// # Errors
     /// The thread could not be started.
@@ -73,10 +74,11 @@ impl Hub {
         let state = Arc::new(Mutex::new(State::default()));
         let weak = Arc::downgrade(&state);
         let projects = projects.to_vec();
+        let watchers = projects.iter().map(|project| begin(project.store().ok()?)).collect();
         let name = boot.clone();
         std::thread::Builder::new()
             .name("windlass-events".to_owned())
-            .spawn(move || watch(&projects, &name, &weak))?;
+            .spawn(move || watch(&projects, watchers, &name, &weak))?;
         Ok(Self { state, boot })
     }
 
@@ -143,10 +145,21 @@ impl State {
     }
 }
 
+/// A journal, and how far it was looked at.
+type Watched = (Arc<dyn Store>, Watcher);
+
+/// Watches a journal from now on; `None` if it cannot be read.
+fn begin(store: Arc<dyn Store>) -> Option<Watched> {
+    Watcher::new(store.as_ref()).ok().map(|new| (store, new))
+}
+
 /// Looks at the journals again and again.
-fn watch(projects: &[Arc<dyn Project>], boot: &str, weak: &Weak<Mutex<State>>) {
-    let mut watchers: Vec<Option<(Arc<dyn Store>, Watcher)>> =
-        projects.iter().map(|_| None).collect();
+fn watch(
+    projects: &[Arc<dyn Project>],
+    mut watchers: Vec<Option<Watched>>,
+    boot: &str,
+    weak: &Weak<Mutex<State>>,
+) {
     let mut quiet = Duration::ZERO;
     while let Some(state) = weak.upgrade() {
         let began = std::time::Instant::now();
@@ -157,7 +170,7 @@ fn watch(projects: &[Arc<dyn Project>], boot: &str, weak: &Weak<Mutex<State>>) {
             let is_new = watcher.as_ref().is_none_or(|(watched, _)| !Arc::ptr_eq(watched, &store));
             if is_new {
                 let was_watched = watcher.is_some();
-                *watcher = Watcher::new(store.as_ref()).ok().map(|new| (store, new));
+                *watcher = begin(store);
                 if was_watched {
                     state.lock().unwrap_or_else(PoisonError::into_inner).tell_to_read(boot);
                 }

@@ -13,7 +13,7 @@ const DRIVER: &str = "chromedriver";
 /// The key under which the protocol has an element.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 /// How long something may take to appear.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 /// How often it is looked for.
 const TICK: Duration = Duration::from_millis(20);
 

@@ -63,9 +63,12 @@ fn tasks_are_shown_with_what_they_wait_for_and_one_is_started() {
     let dream = json!({ "digest": items[4]["digest"], "loop": "plain" });
     served.call(&viewer, "POST", &start, &dream).refused(403, "REQUEST_INVALID");
     let post = |body: &Value| served.call(&token, "POST", &start, body);
-    post(&json!({ "digest": "0".repeat(64) })).refused(409, "BACKLOG_LINE_CHANGED");
-    post(&json!({ "digest": items[0]["digest"] })).refused(409, "BACKLOG_LINE_CHANGED");
-    let waits = post(&json!({ "digest": items[2]["digest"] })).refused(422, "REQUEST_INVALID");
+    let refused = |digest: &Value, status: u16, code: &str| {
+        served.refuses(&token, &start, &json!({ "digest": digest }), status, code)
+    };
+    refused(&json!("0".repeat(64)), 409, "BACKLOG_LINE_CHANGED");
+    refused(&items[0]["digest"], 409, "BACKLOG_LINE_CHANGED");
+    let waits = refused(&items[2]["digest"], 422, "REQUEST_INVALID");
     assert!(waits.body.contains("Raise <it>"), "{waits:?}");
     // Not the next one: the one that was named.
     post(&dream).status(200);

@@ -53,8 +53,6 @@ fn events_come_in_order_and_are_taken_up_where_they_broke_off() {
     let mut listener = Listener::new(&served, &token, None);
     let (first, kind, _) = listener.next();
     assert_eq!(kind, "ready");
-    // The watcher must have begun to look before the run starts.
-    std::thread::sleep(std::time::Duration::from_millis(500));
     repo.run(&passing()).exit(0);
     let mut kinds = Vec::new();
     loop {
@@ -95,7 +93,6 @@ fn a_journal_that_is_put_in_place_of_another_is_read_and_watched_anew() {
     assert_eq!(runs(), [first.as_str()]);
     let mut listener = Listener::new(&served, &token, None);
     assert_eq!(listener.next().1, "ready");
-    std::thread::sleep(std::time::Duration::from_millis(500));
     let backup = repo.place.base().join("backup.db");
     repo.windlass(&["store", "backup", backup.to_str().unwrap()]).exit(0);
     let journal = repo.place.state().join("windlass.db");

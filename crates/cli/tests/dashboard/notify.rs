@@ -228,7 +228,9 @@ fn a_run_starts_a_sender_only_if_somebody_is_to_be_told() {
         }
     }
     receiver.hang(false);
-    assert_eq!(receiver.kinds(), ["run_ended"]);
+    // More than once if this took longer than a request may take.
+    let kinds = receiver.kinds();
+    assert!(kinds.iter().all(|kind| kind == "run_ended"), "{kinds:?}");
 }
 
 #[test]

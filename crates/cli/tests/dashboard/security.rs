@@ -208,9 +208,11 @@ fn hostile_names_and_texts_are_refused_in_words() {
         let reply = served.call(&token, "POST", &format!("{hold}/approve"), &body);
         reply.refused(422, "REQUEST_INVALID");
     }
-    let start = |body: Value| served.call(&token, "POST", &format!("{base}/runs"), &body);
-    start(json!({ "task": "a\u{0}b" })).refused(422, "TASK_INVALID");
-    start(json!({ "task": "x", "loop": "../../x" })).refused(404, "LOOP_NOT_FOUND");
+    let start = |body: Value, status: u16, code: &str| {
+        served.refuses(&token, &format!("{base}/runs"), &body, status, code)
+    };
+    start(json!({ "task": "a\u{0}b" }), 422, "TASK_INVALID");
+    start(json!({ "task": "x", "loop": "../../x" }), 404, "LOOP_NOT_FOUND");
     assert_eq!(repo.stands(&id)["hold"]["resolution"], Value::Null);
 }
 

@@ -6,6 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
+use windlass_testkit::eventually;
 
 use crate::harness::Place;
 
@@ -116,7 +117,7 @@ impl Served {
 
     pub fn connect(&self) -> TcpStream {
         let stream = TcpStream::connect(&self.address).expect("a connection");
-        stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a timeout");
+        stream.set_read_timeout(Some(Duration::from_secs(120))).expect("a timeout");
         stream
     }
 
@@ -142,6 +143,20 @@ impl Served {
         let head = [("authorization", token.as_str()), ("content-type", "application/json")];
         let body = if method == "GET" { String::new() } else { body.to_string() };
         self.send(method, path, &head, &body)
+    }
+
+    /// Asks for something to be started that ends at once with this error. On a slow machine the server may have taken it
+    /// for something that goes on: then it is asked again, since nothing came of it.
+    #[track_caller]
+    pub fn refuses(&self, token: &str, path: &str, body: &Value, status: u16, code: &str) -> Reply {
+        let mut found = None;
+        eventually(&format!("{path} is refused with {code}"), || {
+            let reply = self.call(token, "POST", path, body);
+            let is_over = reply.status != 200;
+            found = Some(reply);
+            is_over
+        });
+        found.expect("an answer").refused(status, code)
     }
 
     /// The id of the process.
