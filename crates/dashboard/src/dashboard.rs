@@ -112,14 +112,7 @@ impl Context<'_> {
     /// # Errors
     /// [`Problem`].
     pub fn require(&self, role: Role) -> Result<(), Problem> {
-        if self.visitor.role >= role {
-            return Ok(());
-        }
-        let has = self.visitor.role.as_str();
-        let message = format!("this needs the role {}, and yours is {has}", role.as_str());
-        Err(Problem::new(Code::RequestInvalid, message)
-            .status(axum::http::StatusCode::FORBIDDEN)
-            .hint("ask an operator: windlass serve people add NAME --role ROLE"))
+        has_role(self.visitor, role)
     }
 
     /// Fails if the visitor came for one hold only, and this is not it.
@@ -143,6 +136,47 @@ impl Context<'_> {
             Scope::Hold { .. } => Err(outside()),
         }
     }
+}
+
+/// Whether somebody who came for one hold may use a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkUse {
+    /// No.
+    Refused,
+    /// If the path names that hold.
+    OfItsHold,
+}
+
+/// Fails unless a visitor may use a route. It is asked before the body of a request is read, so that nobody learns
+/// from an answer what a request should look like that they may not send.
+///
+/// # Errors
+/// [`Problem`].
+pub fn authorize(
+    visitor: &Visitor,
+    role: Role,
+    by_link: LinkUse,
+    path: &BTreeMap<String, String>,
+) -> Result<(), Problem> {
+    has_role(visitor, role)?;
+    let part = |name: &str| path.get(name).map(String::as_str).unwrap_or_default();
+    let is_covered = match (&visitor.scope, by_link) {
+        (Scope::All, LinkUse::Refused | LinkUse::OfItsHold) => true,
+        (Scope::Hold { .. }, LinkUse::Refused) => false,
+        (Scope::Hold { .. }, LinkUse::OfItsHold) => visitor.covers(part("project"), part("run")),
+    };
+    if is_covered { Ok(()) } else { Err(outside()) }
+}
+
+fn has_role(visitor: &Visitor, role: Role) -> Result<(), Problem> {
+    if visitor.role >= role {
+        return Ok(());
+    }
+    let has = visitor.role.as_str();
+    let message = format!("this needs the role {}, and yours is {has}", role.as_str());
+    Err(Problem::new(Code::RequestInvalid, message)
+        .status(axum::http::StatusCode::FORBIDDEN)
+        .hint("ask an operator: windlass serve people add NAME --role ROLE"))
 }
 
 fn outside() -> Problem {

@@ -27,9 +27,9 @@ use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use windlass_kernel::Code;
 
-use crate::access::{Visit, Visitor, only};
+use crate::access::{Role, Visit, Visitor, only};
 use crate::api::{self, Method, Route};
-use crate::dashboard::{Context, Dashboard, now};
+use crate::dashboard::{Context, Dashboard, LinkUse, authorize, now};
 use crate::icon;
 use crate::pages::{self, PageRoute};
 use crate::problem::Problem;
@@ -188,6 +188,16 @@ enum Target {
     Page(&'static PageRoute),
 }
 
+impl Target {
+    /// Who may use it.
+    const fn needs(self) -> (Role, LinkUse) {
+        match self {
+            Self::Api(route) => (route.role, route.by_link),
+            Self::Page(page) => (page.role, page.by_link),
+        }
+    }
+}
+
 fn router(shared: Arc<Shared>) -> Router {
     let mut router = Router::new();
     for route in api::routes() {
@@ -248,6 +258,10 @@ async fn serve(
         Ok(admitted) => admitted,
         Err(response) => return *response,
     };
+    let (role, by_link) = target.needs();
+    if let Err(problem) = authorize(&visitor, role, by_link, &path) {
+        return refuse(&problem, is_page, is_page.then_some(&visitor));
+    }
     let known = only(request.headers(), header::IF_NONE_MATCH).map(str::to_owned);
     let (fields, body) = match read(target, request).await {
         Ok(read) => read,
@@ -263,25 +277,19 @@ async fn serve(
         let context =
             Context { dashboard, visitor: &visitor, path: &path, fields: &fields, body: &body };
         match target {
-            Target::Api(route) => {
-                let served = context.require(route.role).and_then(|()| (route.serve)(&context));
-                match served {
-                    Ok(value) if route.is_kept => {
-                        let bytes = Bytes::from(value.to_string());
-                        kept(bytes, "application/json", known.as_deref(), true)
-                    }
-                    Ok(value) => json(&value),
-                    Err(problem) => refuse(&problem, false, None),
+            Target::Api(route) => match (route.serve)(&context) {
+                Ok(value) if route.is_kept => {
+                    let bytes = Bytes::from(value.to_string());
+                    kept(bytes, "application/json", known.as_deref(), true)
                 }
-            }
-            Target::Page(page) => {
-                let served = context.require(page.role).and_then(|()| (page.serve)(&context));
-                match served {
-                    Ok(pages::Answer::Page(html)) => html_response(StatusCode::OK, html),
-                    Ok(pages::Answer::GoTo(path)) => redirect(&path),
-                    Err(problem) => refuse(&problem, true, Some(&visitor)),
-                }
-            }
+                Ok(value) => json(&value),
+                Err(problem) => refuse(&problem, false, None),
+            },
+            Target::Page(page) => match (page.serve)(&context) {
+                Ok(pages::Answer::Page(html)) => html_response(StatusCode::OK, html),
+                Ok(pages::Answer::GoTo(path)) => redirect(&path),
+                Err(problem) => refuse(&problem, true, Some(&visitor)),
+            },
         }
     });
     let failed = |_| refuse(&Problem::new(Code::Internal, "the request failed"), is_page, None);
@@ -441,3 +449,7 @@ async fn asset(request: Request) -> Result<Response, Infallible> {
     let known = only(request.headers(), header::IF_NONE_MATCH);
     Ok(kept(Bytes::from_static(bytes), kind, known, false))
 }
+
+#[cfg(test)]
+#[path = "server_authority.rs"]
+mod authority;

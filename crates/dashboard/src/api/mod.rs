@@ -11,7 +11,7 @@ use serde_json::Value;
 use windlass_kernel::Code;
 
 use crate::access::Role;
-use crate::dashboard::Context;
+use crate::dashboard::{Context, LinkUse};
 use crate::problem::Problem;
 
 pub use description::description;
@@ -45,6 +45,8 @@ pub struct Route {
     pub answer: Option<fn(&mut SchemaGenerator) -> Schema>,
     /// Whether what it answers stays the same, so that whoever has it need not get it again.
     pub is_kept: bool,
+    /// Whether somebody who came for one hold may use it.
+    pub by_link: LinkUse,
     /// Serves a request.
     pub serve: fn(&Context<'_>) -> Result<Value, Problem>,
 }
@@ -84,6 +86,7 @@ const fn get(
         body: None,
         answer,
         is_kept: false,
+        by_link: LinkUse::Refused,
         serve,
     }
 }
@@ -97,14 +100,19 @@ const fn post(
     answer: Option<fn(&mut SchemaGenerator) -> Schema>,
     serve: fn(&Context<'_>) -> Result<Value, Problem>,
 ) -> Route {
-    let (method, query, is_kept) = (Method::Post, &[], false);
-    Route { method, path, summary, role, query, body, answer, is_kept, serve }
+    let (method, query, is_kept, by_link) = (Method::Post, &[], false, LinkUse::Refused);
+    Route { method, path, summary, role, query, body, answer, is_kept, by_link, serve }
 }
 
 /// The same route, whose answers stay the same: they have a strong `ETag`, and whoever names it is told that it is still
 /// the same.
 const fn kept(route: Route) -> Route {
     Route { is_kept: true, ..route }
+}
+
+/// The same route, which somebody who came for one hold may use for that hold.
+const fn of_hold(route: Route) -> Route {
+    Route { by_link: LinkUse::OfItsHold, ..route }
 }
 
 /// An answer.

@@ -5,7 +5,7 @@ use serde::Serialize;
 use serde_json::Value;
 use windlass_kernel::Code;
 
-use super::{Route, get, post, schema, to_value};
+use super::{Route, get, of_hold, post, schema, to_value};
 use crate::access::Role;
 use crate::act::{self, Decision, NewRun, Rollback, SendBack, Way, Why};
 use crate::calls;
@@ -130,7 +130,7 @@ pub(super) const ROUTES: &[Route] = &[
         Some(schema::<Vec<RunItem>>),
         holds,
     ),
-    get(
+    of_hold(get(
         "/api/v1/projects/{project}/holds/{run}",
         "What a hold shows: evidence, call, diff, answers so far",
         &[("since", "also what changed since this `tree`, which an earlier answer had")],
@@ -140,31 +140,31 @@ pub(super) const ROUTES: &[Route] = &[
             Some(since) => context.require_all().and_then(|()| act::look(context, Some(since))),
             None => act::look(context, None),
         },
-    ),
-    post(
+    )),
+    of_hold(post(
         "/api/v1/projects/{project}/holds/{run}/approve",
         "Approve what a hold shows; the reason answers a question",
         Role::Approver,
         Some(schema::<Decision>),
         None,
         |context| act::decide(context, Way::Approve, context.body()?),
-    ),
-    post(
+    )),
+    of_hold(post(
         "/api/v1/projects/{project}/holds/{run}/reject",
         "Reject what a hold shows",
         Role::Approver,
         Some(schema::<Decision>),
         None,
         |context| act::decide(context, Way::Reject, context.body()?),
-    ),
-    post(
+    )),
+    of_hold(post(
         "/api/v1/projects/{project}/holds/{run}/send-back",
         "Send the run back: an earlier phase is done again, and its agent reads the findings",
         Role::Approver,
         Some(schema::<SendBack>),
         None,
         |context| act::send_back(context, context.body()?),
-    ),
+    )),
     get(
         "/api/v1/projects/{project}/runs/{run}/timeline",
         "When a run worked and when it waited, and every agent and program that it started",

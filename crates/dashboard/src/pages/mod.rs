@@ -32,7 +32,7 @@ use crate::access::{Role, Visitor};
 use crate::act::{self, Decision, NewRun, Rollback, SendBack, Way, Why};
 use crate::api::Method;
 use crate::calls;
-use crate::dashboard::Context;
+use crate::dashboard::{Context, LinkUse};
 use crate::problem::Problem;
 
 pub(crate) use enter::{enter, leave};
@@ -50,11 +50,12 @@ pub(crate) struct PageRoute {
     pub(crate) method: Method,
     pub(crate) path: &'static str,
     pub(crate) role: Role,
+    pub(crate) by_link: LinkUse,
     pub(crate) serve: fn(&Context<'_>) -> Result<Answer, Problem>,
 }
 
 const fn page(path: &'static str, serve: fn(&Context<'_>) -> Result<Answer, Problem>) -> PageRoute {
-    PageRoute { method: Method::Get, path, role: Role::Viewer, serve }
+    PageRoute { method: Method::Get, path, role: Role::Viewer, by_link: LinkUse::Refused, serve }
 }
 
 const fn form(
@@ -62,7 +63,17 @@ const fn form(
     role: Role,
     serve: fn(&Context<'_>) -> Result<Answer, Problem>,
 ) -> PageRoute {
-    PageRoute { method: Method::Post, path, role, serve }
+    PageRoute { method: Method::Post, path, role, by_link: LinkUse::Refused, serve }
+}
+
+/// The same page, for operators only.
+const fn operators(page: PageRoute) -> PageRoute {
+    PageRoute { role: Role::Operator, ..page }
+}
+
+/// The same page, which somebody who came for one hold may use for that hold.
+const fn of_hold(page: PageRoute) -> PageRoute {
+    PageRoute { by_link: LinkUse::OfItsHold, ..page }
 }
 
 /// The pages, a table for each file that has its own.
@@ -87,14 +98,14 @@ pub(crate) fn routes() -> impl Iterator<Item = &'static PageRoute> {
 const PAGES: &[PageRoute] = &[
     page("/", inbox::show),
     page("/runs", runs::show),
-    page("/new", runs::new),
+    operators(page("/new", runs::new)),
     page("/journal", health::show),
     page("/runs/{project}/{run}", run::show),
     page("/runs/{project}/{run}/transcripts/{phase}", transcript::show),
     page("/runs/{project}/{run}/checkpoints", checkpoints::list),
     page("/runs/{project}/{run}/compare", checkpoints::compare),
-    page("/runs/{project}/{run}/rollback", checkpoints::preview),
-    page("/holds/{project}/{run}", hold::show),
+    operators(page("/runs/{project}/{run}/rollback", checkpoints::preview)),
+    of_hold(page("/holds/{project}/{run}", hold::show)),
     page("/calls/{project}/{call}", call::show),
     form("/calls/{project}/{call}/approve", Role::Approver, |context| {
         decide_call(context, Way::Approve)
@@ -112,10 +123,16 @@ const PAGES: &[PageRoute] = &[
         act::start(context, &new)?;
         Ok(Answer::GoTo("/runs".to_owned()))
     }),
-    form("/holds/{project}/{run}/approve", Role::Approver, |context| decide(context, Way::Approve)),
-    form("/holds/{project}/{run}/reject", Role::Approver, |context| decide(context, Way::Reject)),
-    form("/holds/{project}/{run}/answer", Role::Approver, |context| decide(context, Way::Approve)),
-    form("/holds/{project}/{run}/send-back", Role::Approver, |context| {
+    of_hold(form("/holds/{project}/{run}/approve", Role::Approver, |context| {
+        decide(context, Way::Approve)
+    })),
+    of_hold(form("/holds/{project}/{run}/reject", Role::Approver, |context| {
+        decide(context, Way::Reject)
+    })),
+    of_hold(form("/holds/{project}/{run}/answer", Role::Approver, |context| {
+        decide(context, Way::Approve)
+    })),
+    of_hold(form("/holds/{project}/{run}/send-back", Role::Approver, |context| {
         let field = |name: &str| context.field(name).map(str::to_owned);
         let back = SendBack {
             shown: field("shown").unwrap_or_default(),
@@ -127,7 +144,7 @@ const PAGES: &[PageRoute] = &[
         let decided = act::send_back(context, back)?;
         resume_if_wanted(context, &decided)?;
         Ok(after_decision(context))
-    }),
+    })),
     form("/inbox", Role::Approver, several::decide),
     form("/runs/{project}/{run}/rollback", Role::Operator, |context| {
         let rollback = Rollback {
