@@ -438,12 +438,22 @@ pub fn is_due(
             }
         }
     }
+    Ok(next_due(store)?.is_some_and(|at| at <= now))
+}
+
+/// When the next attempt is due that no process is making now; `None` if nothing is to be sent.
+///
+/// # Errors
+/// [`JournalError`] if the journal cannot be read.
+pub fn next_due(store: &dyn Store) -> Result<Option<Timestamp>, JournalError> {
+    let mut next: Option<Timestamp> = None;
     for one in due(store)? {
-        if one.due_at().is_some_and(|at| at <= now)
-            && !store.is_held(&store.load_state(one.head.trace_id)?)?
-        {
-            return Ok(true);
+        let Some(at) = one.due_at().filter(|at| next.is_none_or(|next| *at < next)) else {
+            continue;
+        };
+        if !store.is_held(&store.load_state(one.head.trace_id)?)? {
+            next = Some(at);
         }
     }
-    Ok(false)
+    Ok(next)
 }

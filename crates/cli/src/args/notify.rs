@@ -12,7 +12,7 @@ pub const NOTIFY_HELP: &str = "Receivers are tables of `.windlass/config.toml`:\
 pub enum Notify {
     /// Send what is due, and say what became of it.
     Send {
-        /// Stay for up to ten minutes, as long as something is due in that time.
+        /// Stay as long as something is due within ten minutes, unless another process of the project does.
         #[arg(long)]
         wait: bool,
         /// Look at this trace, too: a run that has ended, or a trace that failed verification.

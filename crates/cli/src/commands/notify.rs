@@ -1,11 +1,11 @@
 //! `windlass notify`: tells receivers what happened, and lists what they were told.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use windlass_kernel::notification::{Delivery, Notification};
 use windlass_kernel::{Timestamp, TraceId};
-use windlass_notify::{Lookout, Pass, Subject, list, read};
+use windlass_notify::{Lookout, Pass, Subject, list, next_due, read};
 use windlass_runtime::{Clock as _, SystemClock};
 use windlass_store::Store;
 
@@ -17,8 +17,12 @@ use crate::output::{Output, Style, sanitize};
 use crate::project::Project;
 use crate::setup::actor_name;
 
-/// How long `--wait` stays.
+/// `--wait` stays as long as something is due within this time.
 const WAIT_MAX: Duration = Duration::from_secs(600);
+/// How often whoever waits looks for what others left to it. The first pause after a failure is twice as long.
+const LOOK: Duration = Duration::from_secs(5);
+/// The shortest pause between two looks.
+const PAUSE_MIN: Duration = Duration::from_millis(100);
 
 /// Runs a subcommand of `notify`.
 pub fn run(project: &Project, command: &Notify, output: &Output) -> CommandResult {
@@ -26,7 +30,7 @@ pub fn run(project: &Project, command: &Notify, output: &Output) -> CommandResul
         Notify::Send { wait, trace } => {
             let named: Vec<TraceId> =
                 trace.iter().map(|text| trace_id(text)).collect::<Result<_, _>>()?;
-            send(&Notifier::open(project)?, *wait, &named, output)
+            send(project, *wait, &named, output)
         }
         Notify::List { limit } => {
             show_all(project, usize::try_from(*limit).unwrap_or(usize::MAX), output)
@@ -49,23 +53,11 @@ pub fn run(project: &Project, command: &Notify, output: &Output) -> CommandResul
 }
 
 /// Creates what there is to tell and sends what is due.
-fn send(notifier: &Notifier, wait: bool, named: &[TraceId], output: &Output) -> CommandResult {
-    let until = Instant::now() + WAIT_MAX;
-    let mut all = Pass::default();
-    loop {
-        let pass = pass(notifier, named)?;
-        all.delivered += pass.delivered;
-        all.failed += pass.failed;
-        all.given_up += pass.given_up;
-        all.next = pass.next;
-        let left = pass.next.map(|next| next.unix_ms().saturating_sub(SystemClock.now().unix_ms()));
-        let left = left.map(|ms| Duration::from_millis(u64::try_from(ms).unwrap_or_default()));
-        match left {
-            Some(left) if wait && Instant::now() + left < until => {
-                std::thread::sleep(left.max(Duration::from_millis(100)));
-            }
-            Some(_) | None => break,
-        }
+fn send(project: &Project, wait: bool, named: &[TraceId], output: &Output) -> CommandResult {
+    let notifier = Notifier::open(project)?;
+    let mut all = pass(&notifier, named)?;
+    if wait {
+        stay(project, &notifier, &mut all)?;
     }
     if output.json {
         output.value(&json!({
@@ -81,6 +73,36 @@ fn send(notifier: &Notifier, wait: bool, named: &[TraceId], output: &Output) -> 
         }
     }
     Ok(0)
+}
+
+/// Stays for what has to be sent again soon. One process of a project does so: to it, all others leave what they could
+/// not deliver.
+fn stay(project: &Project, notifier: &Notifier, all: &mut Pass) -> Result<(), Failure> {
+    let store = notifier.store.as_ref();
+    while soon(all.next).is_some() {
+        let Some(waiting) = notifier.wait() else { return Ok(()) };
+        while let Some(left) = soon(all.next) {
+            std::thread::sleep(left.clamp(PAUSE_MIN, LOOK));
+            if next_due(store)?.is_some_and(|next| next <= SystemClock.now()) {
+                // With the settings as they are now: a receiver may have come, gone or changed since.
+                let pass = pass(&Notifier::open(project)?, &[])?;
+                all.delivered += pass.delivered;
+                all.failed += pass.failed;
+                all.given_up += pass.given_up;
+            }
+            all.next = next_due(store)?;
+        }
+        drop(waiting);
+        // INVARIANT: whoever found the lock taken had recorded its failure before, so that it is seen now.
+        all.next = next_due(store)?;
+    }
+    Ok(())
+}
+
+/// How long it is until then, if somebody stays for it.
+fn soon(next: Option<Timestamp>) -> Option<Duration> {
+    let ms = next?.unix_ms().saturating_sub(SystemClock.now().unix_ms());
+    Some(Duration::from_millis(u64::try_from(ms).unwrap_or_default())).filter(|ms| *ms < WAIT_MAX)
 }
 
 fn pass(notifier: &Notifier, named: &[TraceId]) -> Result<Pass, Failure> {

@@ -5,6 +5,8 @@ mod settings;
 mod start;
 
 use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use windlass_dashboard::Project as _;
@@ -33,6 +35,13 @@ pub struct Notifier {
     redactor: Arc<Redactor>,
     project: ProjectName,
     links: DashboardLinks,
+    /// Locked by the process that waits for what has to be sent again.
+    waiting: PathBuf,
+}
+
+/// The right to wait for what has to be sent again: one process of a project has it.
+pub struct Waiting {
+    _file: File,
 }
 
 impl Notifier {
@@ -58,7 +67,8 @@ impl Notifier {
             project: id.clone(),
         };
         let store: Arc<dyn Store> = Arc::new(project.store(&config)?);
-        Ok(Self { store, receivers, redactor, project: ProjectName { id, name }, links })
+        let waiting = folder.join("locks").join("notify");
+        Ok(Self { store, receivers, redactor, project: ProjectName { id, name }, links, waiting })
     }
 
     /// The notifications.
@@ -71,6 +81,14 @@ impl Notifier {
             project: &self.project,
             links: &self.links,
         }
+    }
+
+    /// Takes the right to wait; `None` if another process has it, or it cannot be had.
+    pub fn wait(&self) -> Option<Waiting> {
+        std::fs::create_dir_all(self.waiting.parent()?).ok()?;
+        let file = OpenOptions::new().create(true).append(true).open(&self.waiting).ok()?;
+        file.try_lock().ok()?;
+        Some(Waiting { _file: file })
     }
 
     /// Whether there is anybody to tell.

@@ -197,14 +197,44 @@ fn a_receiver_that_hangs_does_not_hold_up_a_run() {
     repo.is_whole();
 }
 
-/// Whether a process is at work that sends notifications of a project.
-fn is_sending(repo: &Repo) -> bool {
+/// How many processes are at work that send notifications of a project.
+fn senders(repo: &Repo) -> usize {
     let root = repo.root().display().to_string();
     let lines = std::fs::read_dir("/proc").unwrap().flatten().filter_map(|entry| {
         let line = std::fs::read(entry.path().join("cmdline")).ok()?;
         Some(String::from_utf8_lossy(&line).into_owned())
     });
-    lines.into_iter().any(|line| line.contains(&root) && line.contains("\0notify\0send\0"))
+    let sends = |line: &String| line.contains(&root) && line.contains("\0notify\0send\0");
+    lines.into_iter().filter(sends).count()
+}
+
+/// Whether a process is at work that sends notifications of a project.
+fn is_sending(repo: &Repo) -> bool {
+    senders(repo) > 0
+}
+
+#[test]
+fn while_a_receiver_fails_one_process_waits_for_all() {
+    const HOLDS: usize = 4;
+    let receiver = Receiver::new();
+    let repo = told(&receiver, "");
+    receiver.answers(&["503 Not now\r\nretry-after: 20"; HOLDS]);
+    for _ in 0..HOLDS {
+        repo.run_with(&escalating(), &["--worktree"]).exit(4);
+    }
+    eventually("all were tried, and one process waits", || {
+        receiver.asked().len() == HOLDS && senders(&repo) == 1
+    });
+    // It waits for those of the others, too, and then it ends.
+    eventually("all are told", || {
+        let all = listed(&repo);
+        all.len() == HOLDS && all.iter().all(|one| one["state"] == "delivered")
+    });
+    eventually("nobody waits any more", || senders(&repo) == 0);
+    let ids: std::collections::BTreeSet<String> =
+        receiver.asked().iter().map(|asked| asked.header("windlass-notification")).collect();
+    assert_eq!((ids.len(), receiver.asked().len()), (HOLDS, 2 * HOLDS));
+    repo.is_whole();
 }
 
 #[test]
