@@ -18,6 +18,7 @@ mod launcher;
 mod layout;
 mod locks;
 mod maker;
+mod marked;
 mod mounts;
 mod network;
 mod one_line;
@@ -35,6 +36,7 @@ pub use interrupt::{ReceivedSignal, handle_signals, received_signal, signal_pipe
 pub use launcher::launch;
 pub use layout::Layout;
 pub use maker::{choose_maker, inside_a_cell};
+pub use marked::kill_marked;
 pub use network::BROKER_PORT;
 pub use one_line::{MESSAGE_BYTES_MAX, one_line};
 pub use process::{

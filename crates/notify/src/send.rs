@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use ring::hmac;
-use windlass_cell::{Ending, Limits, OnSignal, Program, describe_exit};
+use windlass_cell::{Ending, Limits, OnSignal, Program, describe_exit, kill_marked};
 use windlass_connect::{Post, exchange};
 use windlass_kernel::Timestamp;
 
@@ -18,6 +18,9 @@ const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(30);
 /// How much of a command's output is read.
 const OUTPUT_BYTES_MAX: usize = 64 << 10;
+
+/// The variable with the id of the notification. Whatever a command starts inherits it.
+const MARK: &str = "WINDLASS_NOTIFICATION";
 
 /// How an attempt ended.
 pub(crate) enum Sent {
@@ -39,7 +42,7 @@ pub(crate) fn send(target: &Target, body: &Body<'_>, now: Timestamp) -> Sent {
         Target::Url { url, key } => request(url, key, body, bytes, now),
         Target::Command { argv, folder, secret } => {
             let secret = secret.as_ref().map(|secret| secret.as_str());
-            command(argv, folder, secret, body, &bytes)
+            command(argv, folder, secret, body, &bytes, COMMAND_TIMEOUT)
         }
     }
 }
@@ -87,10 +90,11 @@ fn command(
     secret: Option<&str>,
     body: &Body<'_>,
     bytes: &[u8],
+    timeout: Duration,
 ) -> Sent {
     let id = body.id.to_string();
     let mut variables = vec![
-        ("WINDLASS_NOTIFICATION", id.as_str()),
+        (MARK, id.as_str()),
         ("WINDLASS_KIND", body.kind.as_str()),
         ("WINDLASS_PROJECT_NAME", &body.project.name),
         ("WINDLASS_TITLE", body.title),
@@ -108,12 +112,15 @@ fn command(
             .map(|(name, value)| (OsStr::new(*name), OsStr::new(*value)))
             .collect(),
         cwd: folder,
-        limits: Limits { timeout: COMMAND_TIMEOUT, output_bytes_max: OUTPUT_BYTES_MAX },
+        limits: Limits { timeout, output_bytes_max: OUTPUT_BYTES_MAX },
         confined: None,
         on_signal: OnSignal::EndSoon,
     };
     let failed = |reason: String| Sent::Failed { reason, status: None, retry_after: None };
-    let finished = match windlass_cell::run(&program) {
+    let finished = windlass_cell::run(&program);
+    // Its process group has ended with it; this ends what has left the group.
+    kill_marked(MARK, &id);
+    let finished = match finished {
         Ok(finished) => finished,
         Err(error) => return failed(format!("the command cannot be run: {error}")),
     };
@@ -127,7 +134,7 @@ fn command(
         }
         (Ending::Exited, None) => failed("the command's end is not known".to_owned()),
         (Ending::TimedOut, _) => {
-            failed(format!("the command took more than {} s", COMMAND_TIMEOUT.as_secs()))
+            failed(format!("the command took more than {} s", timeout.as_secs()))
         }
         (Ending::TooLarge(stream), _) => failed(format!("the command wrote too much to {stream}")),
         (Ending::Limit(_), _) => failed("the command reached a limit".to_owned()),
@@ -137,7 +144,67 @@ fn command(
 
 #[cfg(test)]
 mod tests {
+    use windlass_kernel::notification::{Created, Kind, id_of};
+    use windlass_redact::Redactor;
+
     use super::*;
+    use crate::body::ProjectName;
+    use crate::subject::Subject;
+
+    /// Tells a command that may take so long.
+    fn tell(script: &str, folder: &Path, time: Duration) -> Sent {
+        let subject = Subject::test("ada", script.to_owned(), Timestamp::EPOCH);
+        let message = subject.message(Kind::Test, &Redactor::new([]));
+        let id = id_of("desk", Kind::Test, &subject.about);
+        let (about, receiver, at) = (subject.about, "desk".to_owned(), Timestamp::EPOCH);
+        let created = Created { about, at, message, receiver };
+        let project = ProjectName { id: "p".to_owned(), name: "project".to_owned() };
+        let body = Body::of(id, 1, &created, &project, None, None);
+        let argv = ["sh", "-c", script].map(str::to_owned);
+        command(&argv, folder, None, &body, b"{}", time)
+    }
+
+    /// Whether a process is there that has not ended.
+    fn lives(pid: &str) -> bool {
+        let line = std::fs::read(format!("/proc/{}/cmdline", pid.trim())).unwrap_or_default();
+        !line.is_empty()
+    }
+
+    #[test]
+    fn nothing_that_a_command_starts_outlives_it() {
+        let child = "sh -c 'echo $$ > child; exec sleep 600' > /dev/null 2>&1";
+        let wait = "while [ ! -s child ]; do sleep 0.01; done";
+        let long = Duration::from_secs(60);
+        for (start, end, mut time) in [
+            // In the background, and in a session of its own; and both until the time is over.
+            (format!("{child} &"), "exit 0", long),
+            (format!("setsid {child} &"), "exit 0", long),
+            (format!("{child} &"), "sleep 600", Duration::from_millis(500)),
+            (format!("setsid {child} &"), "trap '' TERM; sleep 600", Duration::from_millis(500)),
+        ] {
+            let script = format!("{start}\n{wait}\n{end}");
+            let pid = loop {
+                let folder = tempfile::tempdir().unwrap();
+                let is_over = match tell(&script, folder.path(), time) {
+                    Sent::Accepted { .. } => time == long,
+                    Sent::Failed { reason, .. } => reason.contains("took more than"),
+                    Sent::Refused { .. } => false,
+                };
+                assert!(is_over, "{script}");
+                // On a slow machine the time may be over before the child has begun.
+                match std::fs::read_to_string(folder.path().join("child")) {
+                    Ok(pid) if !pid.is_empty() => break pid,
+                    Ok(_) | Err(_) => time *= 2,
+                }
+                assert!(time <= long, "the child was not started: {script}");
+            };
+            let began = std::time::Instant::now();
+            while lives(&pid) {
+                assert!(began.elapsed() < long, "{script}: {pid} goes on");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+    }
 
     /// The value was computed with Python's `hmac` module.
     #[test]

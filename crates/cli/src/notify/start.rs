@@ -29,6 +29,8 @@ pub fn start(root: &Path, receivers: &Receivers, traces: impl IntoIterator<Item 
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     // Ctrl-C does not reach it, and a drill of ours is not one of it.
     command.process_group(0).env_remove(fault::VARIABLE);
+    // A command that tells of something may lead to something to tell, which does not end with that command.
+    command.env_remove("WINDLASS_NOTIFICATION");
     if let Ok(mut child) = command.spawn() {
         let waits = std::thread::Builder::new().name("windlass-child".to_owned());
         drop(waits.spawn(move || drop(child.wait())));
