@@ -37,6 +37,6 @@ pub use events::Hub;
 pub use keys::{Key, Keys};
 pub use looks::Looks;
 pub use problem::Problem;
-pub use project::{Command, Project};
+pub use project::{Command, Project, StopItem};
 pub use server::Server;
 pub use spend::Ledger;

@@ -120,6 +120,8 @@ pub struct RunItem {
     pub reason: Option<String>,
     /// The client, if it is a session of one.
     pub client: Option<String>,
+    /// The folder in which the client works, if it is a session of one.
+    pub folder: Option<String>,
     /// What it waits for.
     pub hold: Option<HoldItem>,
     /// How many entries it has.
@@ -260,10 +262,16 @@ impl RunItem {
             phase: waits.or_else(|| run.phase.clone()),
             reason: run.ended.as_ref().map(|ended| ended.reason.clone()),
             client: run.client.clone(),
+            folder: run.client.as_ref().and_then(|_| folder_of(&run.task)),
             hold: run.hold.as_ref().map(HoldItem::of),
             entries: run.head.sequence_number,
         }
     }
+}
+
+/// The folder in which a client works.
+fn folder_of(task: &Value) -> Option<String> {
+    task.get("folder").and_then(Value::as_str).map(str::to_owned)
 }
 
 /// A task in words.

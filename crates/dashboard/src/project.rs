@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use serde_json::Value;
 use windlass_kernel::Code;
 use windlass_store::Store;
@@ -36,6 +38,12 @@ pub trait Project: Send + Sync {
     /// [`Problem`] if it cannot.
     fn ready(&self) -> Result<(), Problem>;
 
+    /// What `windlass stop` holds a run or session with.
+    ///
+    /// # Errors
+    /// [`Problem`] if it cannot be known.
+    fn stopped(&self, run: &str) -> Result<Option<StopItem>, Problem>;
+
     /// Runs a command of Windlass in the project and returns what it prints.
     ///
     /// # Errors
@@ -48,6 +56,17 @@ pub trait Project: Send + Sync {
     /// # Errors
     /// The error of the command, if it ended with one at once.
     fn start(&self, command: Command) -> Result<(), Problem>;
+}
+
+/// A stop that somebody asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct StopItem {
+    /// Who.
+    pub by: String,
+    /// Why.
+    pub reason: String,
+    /// Whether everything in the project is stopped.
+    pub all: bool,
 }
 
 /// A command of Windlass: its arguments, without the program and the options of all commands.

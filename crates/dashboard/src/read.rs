@@ -179,6 +179,7 @@ fn item_of(
             phase: None,
             reason: Some(error.code().as_str().to_owned()),
             client: None,
+            folder: None,
             hold: None,
             entries: trace.head.sequence_number,
         }),

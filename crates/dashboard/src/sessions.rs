@@ -17,6 +17,7 @@ use crate::dashboard::{Context, now};
 use crate::model::RunItem;
 use crate::paging::Paging;
 use crate::problem::Problem;
+use crate::project::StopItem;
 use crate::read;
 
 /// The most prompts and other happenings of a session that are shown, the newest ones.
@@ -43,8 +44,8 @@ pub struct SessionDetail {
     pub item: RunItem,
     /// The client's own id of the session.
     pub session: String,
-    /// The folder in which the client works.
-    pub folder: String,
+    /// What stops its tools until it is lifted.
+    pub stopped: Option<StopItem>,
     /// What an audit of the core loop has stopped it for.
     pub blocked: Option<BlockItem>,
     /// Uses of tools that were not asked about.
@@ -136,7 +137,6 @@ pub fn one(context: &Context<'_>) -> Result<SessionDetail, Problem> {
     };
     let is_live = store.is_held(&store.load_state(id)?)?;
     let summary = windlass_views::RunSummary::of(&run);
-    let task = summary.task.get("folder").and_then(Value::as_str).unwrap_or_default();
     let mut paging = Paging::of(context)?;
     // The calls of a session that ended long ago are not looked for among all that came later.
     let ended = run.ended.as_ref().and_then(|ended| just_after(ended.at));
@@ -146,7 +146,7 @@ pub fn one(context: &Context<'_>) -> Result<SessionDetail, Problem> {
     Ok(SessionDetail {
         item: RunItem::of(project.id(), &summary, is_live, now()),
         session,
-        folder: task.to_owned(),
+        stopped: project.stopped(&summary.run_id)?,
         blocked: notes.blocked,
         unguarded: notes.unguarded,
         happenings: notes.happenings.into(),

@@ -14,7 +14,8 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::Value;
-use windlass_dashboard::{Command, Problem, Project as Served};
+use windlass_dashboard::{Command, Problem, Project as Served, StopItem};
+use windlass_engine::{EngineError, StopSwitch};
 use windlass_kernel::Code;
 use windlass_store::Store;
 
@@ -139,6 +140,17 @@ impl Served for ServedProject {
         self.require_folder()?;
         self.project.settings().map_err(|failure| problem(&failure))?;
         self.store().map(drop)
+    }
+
+    fn stopped(&self, run: &str) -> Result<Option<StopItem>, Problem> {
+        let folder = self.project.stop_folder().map_err(|failure| problem(&failure))?;
+        match StopSwitch::new(folder).check(Some(run)) {
+            Ok(()) => Ok(None),
+            Err(EngineError::Stopped { by, reason, run }) => {
+                Ok(Some(StopItem { by, reason, all: run.is_none() }))
+            }
+            Err(error) => Err(Problem::new(error.code(), error.to_string())),
+        }
     }
 
     fn command(&self, command: Command) -> Result<Value, Problem> {

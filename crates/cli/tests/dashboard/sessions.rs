@@ -52,6 +52,27 @@ fn a_session_shows_its_prompts_its_calls_and_how_to_go_on() {
     let page = browse(&address);
     assert!(page.contains("build &lt;it&gt; and push") && !page.contains("<it>"), "{page}");
     assert!(page.contains("claude --resume s-1") && page.contains("sudo ls"), "{page}");
+    // What stops it is shown, and where to lift it.
+    assert!(list.contains(&repo.root().display().to_string()), "the folder is listed: {list}");
+    assert_eq!(sessions[1]["folder"], repo.root().display().to_string(), "{listed}");
+    assert_eq!(detail["folder"], sessions[1]["folder"], "{detail}");
+    assert_eq!(detail["stopped"], Value::Null);
+    assert!(page.contains("Stop its tools") && !page.contains("Its tools are stopped"), "{page}");
+    repo.windlass(&["stop", &name, "--reason", "look <first>"]).exit(0);
+    let stopped = get(&own).status(200).json()["stopped"].clone();
+    assert_eq!((&stopped["reason"], &stopped["all"]), (&json!("look <first>"), &json!(false)));
+    let page = browse(&address);
+    assert!(
+        page.contains("Its tools are stopped") && page.contains("look &lt;first&gt;"),
+        "{page}"
+    );
+    assert!(page.contains("Lift the stop") && !page.contains("Stop its tools"), "{page}");
+    repo.windlass(&["stop", &name, "--clear"]).exit(0);
+    repo.windlass(&["stop", "--reason", "all of it"]).exit(0);
+    assert_eq!(get(&own).status(200).json()["stopped"]["all"], true);
+    assert!(browse(&address).contains("Everything in the project is stopped"));
+    repo.windlass(&["stop", "--clear"]).exit(0);
+    assert_eq!(get(&own).status(200).json()["stopped"], Value::Null);
     repo.windlass(&["session", "end", &name, "--reason", "gone"]).exit(0);
     let page = browse(&address);
     assert!(page.contains("ended") && !page.contains("How to go on"), "{page}");

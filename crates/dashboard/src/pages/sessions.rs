@@ -63,7 +63,7 @@ fn show(context: &Context<'_>) -> Result<Answer, Problem> {
                 }
             } @else {
                 div.scroll tabindex="0" role="group" aria-label="Table" { table.stacks {
-                    thead { tr { th { "State" } th { "Session" } th { "Client" } th { "Began" } th { "Record" } @if several { th { "Project" } } } }
+                    thead { tr { th { "State" } th { "Session" } th { "Client" } th { "Folder" } th { "Began" } th { "Record" } @if several { th { "Project" } } } }
                     tbody { @for item in &found.sessions {
                         tr {
                             td { span class=(format!("badge state-{}", item.state.as_str())) { (word(item.state)) } }
@@ -71,6 +71,7 @@ fn show(context: &Context<'_>) -> Result<Answer, Problem> {
                                 a href=(address(&item.project, &item.run)) { code { (item.run) } }
                             }
                             td { (item.client.as_deref().unwrap_or_default()) }
+                            td { code.wrap { (item.folder.as_deref().unwrap_or_default()) } }
                             td { (time(item.started_at)) }
                             td.number { (item.entries) " entries" }
                             @if several { td { (project_name(context, &item.project)) } }
@@ -104,6 +105,17 @@ fn one(context: &Context<'_>) -> Result<Answer, Problem> {
                 span.faint { "began " (time(item.started_at)) }
                 @if item.ended_at.is_some() { span.faint { "ended " (time(item.ended_at)) } }
             }
+            @if let (Some(stop), None) = (&detail.stopped, item.ended_at) {
+                div.card.warn {
+                    h2 { "Its tools are stopped" }
+                    p { (stop.reason) }
+                    p.faint {
+                        "By " (stop.by) ". Whatever its agent asks for is refused until "
+                        code { "windlass stop " @if !stop.all { (item.run) " " } "--clear" } "."
+                        @if stop.all { " Everything in the project is stopped." }
+                    }
+                }
+            }
             @if let Some(block) = &detail.blocked {
                 div.card.bad {
                     h2 { "An audit has stopped it" }
@@ -119,7 +131,7 @@ fn one(context: &Context<'_>) -> Result<Answer, Problem> {
                 }
             }
             dl.facts {
-                dt { "folder" } dd { code.wrap { (detail.folder) } }
+                dt { "folder" } dd { code.wrap { (item.folder.as_deref().unwrap_or_default()) } }
                 dt { "client's id" } dd { code.wrap { (detail.session) } }
                 @if let Some(reason) = &item.reason { dt { "ended" } dd { (reason) } }
             }
@@ -182,8 +194,11 @@ fn go_on(context: &Context<'_>, detail: &SessionDetail) -> Markup {
             }
             @if context.visitor.role >= Role::Operator {
                 div.row {
-                    (button(&format!("{run}/stop"), "Stop its tools", ""))
-                    (button(&format!("{run}/clear-stop"), "Lift the stop", "quiet"))
+                    @match &detail.stopped {
+                        None => (button(&format!("{run}/stop"), "Stop its tools", "")),
+                        Some(stop) if !stop.all => (button(&format!("{run}/clear-stop"), "Lift the stop", "")),
+                        Some(_) => {}
+                    }
                 }
             }
         }
