@@ -125,6 +125,10 @@ impl Keys for AccountPeople {
             Some(Protection::None | Protection::Agent) => Key::Ready,
         }
     }
+
+    fn knows(&self, signed: &Signed) -> bool {
+        People::knows(self, signed)
+    }
 }
 
 /// The name of the user of this account.

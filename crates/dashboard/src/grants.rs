@@ -16,6 +16,7 @@ use zeroize::Zeroizing;
 use crate::access::Role;
 use crate::act::operand;
 use crate::dashboard::{Context, now, shown};
+use crate::keys::Keys;
 use crate::paging::{Among, Look, Page, Paging, merge, scan};
 use crate::problem::Problem;
 use crate::project::{Command, Project};
@@ -27,7 +28,8 @@ pub struct GrantItem {
     pub project: String,
     /// Its trace.
     pub grant: String,
-    /// `open`, `revoked`, `used_up`, `expired`, or `damaged` if its record is.
+    /// `open`, `revoked`, `used_up`, `expired`, `void` if the key of whoever gave it was revoked, or `damaged` if its record
+    /// is. Only an open one can be used.
     pub status: String,
     /// The glob of tools.
     pub tool: String,
@@ -129,6 +131,7 @@ pub struct Revocation {
 /// # Errors
 /// [`Problem`] if a journal cannot be read.
 pub fn list(
+    keys: &dyn Keys,
     projects: &[&Arc<dyn Project>],
     all: bool,
     paging: Paging,
@@ -143,9 +146,9 @@ pub fn list(
             if !is_grant(trace) {
                 return Ok(Look::Passed);
             }
-            let item = read(project.id(), store.as_ref(), trace, now)?;
+            let item = read(keys, project.id(), store.as_ref(), trace, now)?;
             let is_wanted =
-                all || !matches!(item.status.as_str(), "expired" | "used_up" | "revoked");
+                all || !matches!(item.status.as_str(), "expired" | "used_up" | "revoked" | "void");
             Ok(if is_wanted { Look::Wanted(item) } else { Look::Read })
         })?);
     }
@@ -166,7 +169,8 @@ pub fn one(context: &Context<'_>) -> Result<GrantItem, Problem> {
     if !is_grant(&trace) {
         return Err(missing());
     }
-    read(project.id(), store.as_ref(), &trace, now())
+    let keys = context.dashboard.keys.as_ref();
+    read(keys, project.id(), store.as_ref(), &trace, now())
 }
 
 fn is_grant(trace: &TraceState) -> bool {
@@ -174,6 +178,7 @@ fn is_grant(trace: &TraceState) -> bool {
 }
 
 fn read(
+    keys: &dyn Keys,
     project: &str,
     store: &dyn Store,
     trace: &TraceState,
@@ -191,8 +196,11 @@ fn read(
         at: one.ts,
         reason: one.reason.clone(),
     };
+    let is_known = grant.granted.as_ref().is_some_and(|(_, one)| keys.knows(&one.by));
     let status = match grant.status(now) {
         _ if is_damaged => "damaged",
+        // No call is let through by it any more.
+        Status::Open if !is_known => "void",
         Status::Open => "open",
         Status::Revoked => "revoked",
         Status::UsedUp => "used_up",

@@ -1,5 +1,7 @@
 //! The keys with which people sign their decisions, as far as a page must know of them.
 
+use windlass_kernel::Signed;
+
 /// The key of a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
@@ -15,4 +17,7 @@ pub enum Key {
 pub trait Keys: Send + Sync {
     /// The key of whoever has this name.
     fn key_of(&self, name: &str) -> Key;
+
+    /// Whether a signature is of somebody who can decide now: their key was not revoked.
+    fn knows(&self, signed: &Signed) -> bool;
 }

@@ -18,6 +18,10 @@ impl Keys for NoKeys {
     fn key_of(&self, _: &str) -> Key {
         Key::Missing
     }
+
+    fn knows(&self, _: &windlass_kernel::Signed) -> bool {
+        false
+    }
 }
 
 /// How somebody shows who they are.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use windlass_kernel::grant::{Decided, Grant, Status, Terms};
 use windlass_kernel::{Code, Timestamp, TraceId};
-use windlass_runtime::{Clock as _, Gateway, SystemClock};
+use windlass_runtime::{Clock as _, Gateway, People, SystemClock};
 
 use crate::args::{self, AddGrant, Decider};
 use crate::commands::trace_id;
@@ -28,7 +28,8 @@ pub fn run(project: &Project, command: &args::Grant, output: &Output) -> Command
         args::Grant::Add(options) => add(project, options, output),
         args::Grant::List { all, ids } => list(project, *all, *ids, output),
         args::Grant::Show { id } => {
-            show(&project.gateway(Access::Read)?.show_grant(trace_id(id)?)?, output)
+            let grant = project.gateway(Access::Read)?.show_grant(trace_id(id)?)?;
+            show(&grant, &AccountPeople::open()?, output)
         }
         args::Grant::Revoke { id, decider } => revoke(project, trace_id(id)?, decider, output),
     }
@@ -63,7 +64,7 @@ fn add(project: &Project, options: &AddGrant, output: &Output) -> CommandResult 
     let (gateway, name) = open(project, &options.decider, Access::Act)?;
     let grant = gateway.grant(terms, &name, &options.decider.reason)?;
     if output.json {
-        output.value(&describe(&grant, SystemClock.now()))?;
+        output.value(&describe(&grant, SystemClock.now(), &AccountPeople::open()?))?;
         return Ok(0);
     }
     output.line(&format!("granted {}", grant.head.trace_id));
@@ -75,7 +76,7 @@ fn revoke(project: &Project, id: TraceId, decider: &Decider, output: &Output) ->
     let (gateway, name) = open(project, decider, Access::Read)?;
     let grant = gateway.revoke_grant(id, &name, &decider.reason)?;
     if output.json {
-        output.value(&describe(&grant, SystemClock.now()))?;
+        output.value(&describe(&grant, SystemClock.now(), &AccountPeople::open()?))?;
     } else {
         output.line(&format!("revoked {id}; it was used {}", times(grant.used())));
     }
@@ -121,29 +122,60 @@ fn duration_ms(text: &str) -> Option<i64> {
 
 fn list(project: &Project, all: bool, ids: bool, output: &Output) -> CommandResult {
     let mut grants = project.gateway(Access::Read)?.grants(all)?;
-    let now = SystemClock.now();
-    grants.retain(|grant| all || grant.status(now) == Status::Open);
+    let (now, people) = (SystemClock.now(), AccountPeople::open()?);
+    grants.retain(|grant| all || Standing::of(grant, now, &people) == Standing::Usable);
     if ids {
         grants.iter().for_each(|grant| output.line(&grant.head.trace_id.to_string()));
         return Ok(0);
     }
     if output.json {
-        output.value(&grants.iter().map(|grant| describe(grant, now)).collect::<Vec<_>>())?;
+        output
+            .value(&grants.iter().map(|grant| describe(grant, now, &people)).collect::<Vec<_>>())?;
         return Ok(0);
     }
     if grants.is_empty() {
         output.line("no grants");
         return Ok(0);
     }
-    let rows: Vec<_> = grants.iter().filter_map(|grant| row(grant, now)).collect();
+    let rows: Vec<_> = grants.iter().filter_map(|grant| row(grant, now, &people)).collect();
     output.table(&["GRANT", "TOOL", "PATTERN", "SCOPE", "USED", "UNTIL", "BY", "STATUS"], &rows);
     Ok(0)
 }
 
-fn row(grant: &Grant, now: Timestamp) -> Option<Vec<(String, Option<Style>)>> {
+/// Whether a grant can be used, as the gateway sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Standing {
+    /// It can be used.
+    Usable,
+    /// It has not ended, but the key of whoever gave it was revoked: no call is let through by it.
+    Void,
+    /// It has ended.
+    Ended(Status),
+}
+
+impl Standing {
+    fn of(grant: &Grant, now: Timestamp, people: &dyn People) -> Self {
+        let is_known = grant.granted.as_ref().is_some_and(|(_, one)| people.knows(&one.by));
+        match grant.status(now) {
+            Status::Open if is_known => Self::Usable,
+            Status::Open => Self::Void,
+            status @ (Status::Revoked | Status::UsedUp | Status::Expired) => Self::Ended(status),
+        }
+    }
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Usable => Status::Open.as_str(),
+            Self::Void => "void",
+            Self::Ended(status) => status.as_str(),
+        }
+    }
+}
+
+fn row(grant: &Grant, now: Timestamp, people: &dyn People) -> Option<Vec<(String, Option<Style>)>> {
     let (terms, decided) = grant.granted.as_ref()?;
-    let status = grant.status(now);
-    let style = if status == Status::Open { Style::Good } else { Style::Faint };
+    let status = Standing::of(grant, now, people);
+    let style = if status == Standing::Usable { Style::Good } else { Style::Faint };
     Some(vec![
         (grant.head.trace_id.to_string(), None),
         (sanitize(&terms.tool), None),
@@ -169,19 +201,23 @@ fn scope(terms: &Terms) -> String {
     }
 }
 
-fn show(grant: &Grant, output: &Output) -> CommandResult {
+fn show(grant: &Grant, people: &dyn People, output: &Output) -> CommandResult {
     let now = SystemClock.now();
+    let standing = Standing::of(grant, now, people);
     if output.json {
-        let mut value = describe(grant, now);
+        let mut value = describe(grant, now, people);
         if let Some(map) = value.as_object_mut() {
             map.insert("uses".to_owned(), json!(grant.uses));
         }
         output.value(&value)?;
         return Ok(0);
     }
-    let status = output.paint(grant.status(now).as_str(), Style::Bold);
+    let status = output.paint(standing.as_str(), Style::Bold);
     output.line(&format!("{status} grant {}", grant.head.trace_id));
     print_terms(grant, output);
+    if standing == Standing::Void {
+        output.note("the key of whoever gave it was revoked: it cannot be used");
+    }
     if let Some(revoked) = &grant.revoked {
         output.line(&format!("  revoked  {}", who(revoked)));
     }
@@ -215,13 +251,17 @@ fn times(count: u32) -> String {
     if count == 1 { "once".to_owned() } else { format!("{count} times") }
 }
 
-fn describe(grant: &Grant, now: Timestamp) -> Value {
+fn describe(grant: &Grant, now: Timestamp, people: &dyn People) -> Value {
+    let status = match Standing::of(grant, now, people) {
+        Standing::Void => json!("void"),
+        Standing::Usable | Standing::Ended(_) => json!(grant.status(now)),
+    };
     let decided = |one: &Decided| json!({ "at": one.ts, "by": one.by.name, "key_id": one.by.key.id(), "reason": one.reason });
     let granted = grant.granted.as_ref();
     json!({
         "granted": granted.map(|(_, one)| decided(one)),
         "revoked": grant.revoked.as_ref().map(decided),
-        "status": grant.status(now),
+        "status": status,
         "terms": granted.map(|(terms, _)| terms),
         "trace_id": grant.head.trace_id,
         "used": grant.used(),

@@ -69,6 +69,42 @@ fn a_grant_is_given_used_and_revoked() {
 }
 
 #[test]
+fn a_grant_of_somebody_whose_key_was_revoked_is_void_everywhere() {
+    let repo = Repo::new();
+    repo.windlass(&["people", "add", "ada"]).exit(0);
+    repo.windlass(&["people", "add", "bob"]).exit(0);
+    let add = ["grant", "add", "shell/run", "--path", "CLAUDE.md", "--times", "5", "--by", "bob"];
+    repo.windlass(&[&add[..], &["--reason", "notes"]].concat()).exit(0);
+    let line = "echo x > CLAUDE.md";
+    repo.place.shell("shell/run", line, &["--key", "one"]).exit(0);
+    let served = Served::start(&repo.place, &[]);
+    let (token, project) = (own_token(&repo.place), project_of(&repo.place));
+    let base = format!("/api/v1/projects/{project}/grants");
+    let get = |path: &str| served.call(&token, "GET", path, &Value::Null).status(200).json();
+    let id = get(&base)["grants"][0]["grant"].as_str().unwrap().to_owned();
+    repo.windlass(&["people", "revoke", "bob"]).exit(0);
+    // The gateway lets no call through by it, and everybody says so.
+    repo.place.shell("shell/run", line, &["--key", "two"]).exit(4);
+    assert_eq!(get(&base)["grants"], json!([]));
+    assert_eq!(get(&format!("{base}?all=yes"))["grants"][0]["status"], "void");
+    assert_eq!(get(&format!("{base}/{id}"))["status"], "void");
+    assert_eq!(repo.windlass(&["grant", "list", "--json"]).exit(0).json(), json!([]));
+    assert_eq!(repo.windlass(&["grant", "list", "--ids"]).exit(0).text().trim(), "");
+    let all = repo.windlass(&["grant", "list", "--all", "--json"]).exit(0).json();
+    assert_eq!(all[0]["status"], "void", "{all}");
+    repo.windlass(&["grant", "show", &id]).exit(0).says("void grant").warns("was revoked");
+    let cookie = served.enter(&served.link);
+    let browse = |path: &str| served.browse(&cookie, "GET", path, "").status(200).body;
+    assert!(browse("/grants").contains("No grant is in force."));
+    let page = browse(&format!("/grants/{project}/{id}"));
+    assert!(page.contains("void") && !page.contains("in force"), "{page}");
+    // It can still be ended for good.
+    repo.windlass(&["grant", "revoke", &id, "--by", "ada", "--reason", "gone"]).exit(0);
+    assert_eq!(get(&format!("{base}/{id}"))["status"], "revoked");
+    repo.is_whole();
+}
+
+#[test]
 fn a_call_that_waits_leads_to_a_grant_of_calls_like_it() {
     let repo = Repo::new();
     let args = "{\"line\":\"git push origin main\"}";

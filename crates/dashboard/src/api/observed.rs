@@ -132,7 +132,10 @@ pub(super) const ROUTES: &[Route] = &[
         "/api/v1/projects/{project}/grants",
         "Grants that can be used, newest first",
         &[
-            ("all", "`yes`: also those that were revoked, are used up or have expired"),
+            (
+                "all",
+                "`yes`: also those that were revoked, are used up, have expired, or whose giver's key was revoked",
+            ),
             CURSOR,
             LIMIT,
         ],
@@ -239,6 +242,11 @@ fn verify(context: &Context<'_>) -> Result<Value, Problem> {
 fn grants(context: &Context<'_>) -> Result<Value, Problem> {
     context.require_all()?;
     let all = context.field("all").is_some();
-    let page = grants::list(&[context.project()?], all, Paging::of(context)?)?;
+    let page = grants::list(
+        context.dashboard.keys.as_ref(),
+        &[context.project()?],
+        all,
+        Paging::of(context)?,
+    )?;
     to_value(&GrantsPage { grants: page.items, next: page.next.map(|next| next.to_string()) })
 }

@@ -59,7 +59,12 @@ fn new(context: &Context<'_>) -> Result<NewGrant, Problem> {
 fn show(context: &Context<'_>) -> Result<Answer, Problem> {
     context.require_all()?;
     let all = context.field("all").is_some();
-    let found = grants::list(&projects(context), all, Paging::of(context)?)?;
+    let found = grants::list(
+        context.dashboard.keys.as_ref(),
+        &projects(context),
+        all,
+        Paging::of(context)?,
+    )?;
     let several = context.dashboard.projects.len() > 1;
     let body = html! {
         h1 { "Grants" }
@@ -98,6 +103,7 @@ fn badge(grant: &GrantItem) -> Markup {
     let word = match grant.status.as_str() {
         "open" => "in force",
         "used_up" => "used up",
+        "void" => "void: its giver's key was revoked",
         other => other,
     };
     html! { span class=(format!("badge grant-{}", grant.status)) { (word) } }
@@ -170,10 +176,10 @@ fn one(context: &Context<'_>) -> Result<Answer, Problem> {
                 li { a href=(call_address(&grant.project, &one.call)) { code { (one.call) } } " " (time(Some(one.at))) }
             } }
         }
-        @if grant.status == "open" && context.visitor.role >= Role::Approver {
+        @if matches!(grant.status.as_str(), "open" | "void") && context.visitor.role >= Role::Approver {
             h2 { "Revoke it" }
             form.card.stack method="post" action=(format!("{}/revoke", address(&grant.project, &grant.grant))) {
-                p.faint { "You sign it as " strong { (context.visitor.name) } ". It cannot be used any more then." }
+                p.faint { "You sign it as " strong { (context.visitor.name) } ". It cannot be used any more then" @if grant.status == "void" { ", also not if that key were accepted again" } "." }
                 label { "Why" input type="text" name="reason" required maxlength="2000"; }
                 (key::fields(context))
                 div.row { button.bad type="submit" { "Revoke" } }
