@@ -159,6 +159,12 @@ pub fn status(
     })
 }
 
+/// When the user trusted the configuration; `None` if that cannot be known.
+pub fn when(state: &Path) -> Option<Timestamp> {
+    let bytes = input::read(&path(state), FILE_BYTES_MAX).ok()?;
+    serde_json::from_slice::<TrustRecord>(&bytes).ok().map(|record| record.when)
+}
+
 /// Fails unless the user trusts this part of the present configuration.
 pub fn require(state: &Path, part: Part, files: &BTreeMap<String, Vec<u8>>) -> Result<(), Failure> {
     let message = match status(state, part, files)? {

@@ -7,6 +7,7 @@ mod body;
 mod look;
 mod outbox;
 mod receiver;
+mod seen;
 mod send;
 mod subject;
 

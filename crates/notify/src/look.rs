@@ -13,7 +13,7 @@ use crate::subject::Subject;
 
 /// The most runs on hold, and the most ended runs, that are looked at.
 const RUNS_MAX: usize = 200;
-/// What ended before this is not told any more: a receiver that was added today is not told of all that ever was.
+/// What ended before this is not told any more.
 const AGE_MS_MAX: i64 = 24 * 3_600_000;
 /// How long before its end a hold is told once more; half of its time if that is shorter.
 const BEFORE_EXPIRY_MS: i64 = 30 * 60_000;
@@ -53,9 +53,11 @@ impl Lookout {
         }
         let ends = ended.iter().map(|trace| (trace.head.trace_id, trace.head.entry_digest));
         self.ended = ends.collect();
+        let others = found.len();
         for trace_id in named {
             of_named(store, *trace_id, now, &mut found)?;
         }
+        found.iter_mut().skip(others).for_each(|subject| subject.is_named = true);
         Ok(found)
     }
 

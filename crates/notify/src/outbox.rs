@@ -17,6 +17,7 @@ use windlass_views::RunSummary;
 
 use crate::body::{Body, ProjectName};
 use crate::receiver::Receiver;
+use crate::seen;
 use crate::send::{Sent, send};
 use crate::subject::Subject;
 
@@ -116,9 +117,11 @@ pub struct Outbox<'a> {
     pub project: &'a ProjectName,
     /// Addresses of the dashboard.
     pub links: &'a dyn Links,
+    /// Since when the settings are as they are: what a receiver is told that is seen for the first time.
+    pub configured_at: Timestamp,
 }
 
-type NotificationRecorder = Recorder<Notification>;
+pub(crate) type NotificationRecorder = Recorder<Notification>;
 
 /// Whether a subject is new to one of the receivers.
 ///
@@ -134,10 +137,17 @@ pub(crate) fn missing(
     };
     let id = id_of(&receiver.name, *kind, &subject.about);
     match store.load_state(id) {
-        Ok(_) => Ok(None),
-        Err(StoreError::NotFound { .. }) => Ok(Some((id, *kind))),
-        Err(error) => Err(error.into()),
+        Ok(_) => return Ok(None),
+        Err(StoreError::NotFound { .. }) => {}
+        Err(error) => return Err(error.into()),
     }
+    if seen::is_of_a_moment(*kind) && !subject.is_named {
+        let since = seen::since(store, &receiver.name)?;
+        if since.is_some_and(|since| subject.about.at < since) {
+            return Ok(None);
+        }
+    }
+    Ok(Some((id, *kind)))
 }
 
 impl Outbox<'_> {
@@ -192,7 +202,11 @@ impl Outbox<'_> {
         self.receivers.iter().find(|receiver| receiver.name == name)
     }
 
-    fn add(&self, recorder: &mut NotificationRecorder, event: Event) -> Result<(), JournalError> {
+    pub(crate) fn add(
+        &self,
+        recorder: &mut NotificationRecorder,
+        event: Event,
+    ) -> Result<(), JournalError> {
         let trace_id = recorder.state().head.trace_id;
         let artifact_id = ArtifactId(self.clock.new_id());
         recorder.add(&NotificationEvent::new(trace_id, artifact_id, self.clock.now(), event))?;
@@ -390,7 +404,8 @@ fn in_state(
     let mut found = Vec::new();
     for trace in store.list_traces(&filter)? {
         // Another process may be writing to it, so that its end is not compared.
-        match Reader::state_of(store, trace.head.trace_id, Check::Prefix) {
+        match Reader::<Notification>::state_of(store, trace.head.trace_id, Check::Prefix) {
+            Ok(one) if one.created.as_ref().is_some_and(seen::is_record) => {}
             Ok(one) => found.push(one),
             Err(error) if error.is_damage() => {}
             Err(error) => return Err(error),
@@ -421,7 +436,8 @@ pub fn read(store: &dyn Store, id: TraceId) -> Result<Notification, JournalError
     Reader::state_of(store, id, Check::Verified)
 }
 
-/// Whether something is to be sent now that no process is sending, or a receiver is to be told something new.
+/// Whether something is to be sent now that no process is sending, a receiver is to be told something new, or a receiver
+/// itself is new.
 ///
 /// # Errors
 /// [`JournalError`] if the journal cannot be read.
@@ -431,8 +447,11 @@ pub fn is_due(
     subjects: &[Subject],
     now: Timestamp,
 ) -> Result<bool, JournalError> {
-    for subject in subjects {
-        for receiver in receivers {
+    for receiver in receivers {
+        if seen::since(store, &receiver.name)?.is_none() {
+            return Ok(true);
+        }
+        for subject in subjects {
             if missing(store, receiver, subject)?.is_some() {
                 return Ok(true);
             }

@@ -21,6 +21,8 @@ pub struct Subject {
     pub about: About,
     /// What it is, in the order in which a receiver's choice is looked for: a receiver is told once.
     pub kinds: Vec<Kind>,
+    /// Whether somebody has named its trace, because it has just happened.
+    pub(crate) is_named: bool,
     /// The name of the run.
     run: Option<String>,
     /// Until when the hold can be answered.
@@ -74,6 +76,7 @@ impl Subject {
         Self {
             about: About { at: hold.since, mark, trace: Some(summary.head.trace_id) },
             kinds,
+            is_named: false,
             run: Some(summary.run_id.clone()),
             expires_at: hold.held.expires_at,
             shown: Some(hold.shown),
@@ -95,6 +98,7 @@ impl Subject {
                 trace: Some(summary.head.trace_id),
             },
             kinds: vec![Kind::RunEnded],
+            is_named: false,
             run: Some(summary.run_id.clone()),
             expires_at: None,
             shown: None,
@@ -110,6 +114,7 @@ impl Subject {
         Self {
             about: About { at: request.ts, mark: "pending".to_owned(), trace: Some(call) },
             kinds: vec![Kind::HoldOpened],
+            is_named: false,
             run: None,
             expires_at: None,
             shown: Some(shown),
@@ -124,6 +129,7 @@ impl Subject {
         Self {
             about: About { at: began, mark: "broken".to_owned(), trace: Some(trace_id) },
             kinds: vec![Kind::ChainBroken],
+            is_named: false,
             run: None,
             expires_at: None,
             shown: None,
@@ -141,6 +147,7 @@ impl Subject {
         Self {
             about: About { at, mark, trace: None },
             kinds: vec![Kind::Test],
+            is_named: false,
             run: None,
             expires_at: None,
             shown: None,

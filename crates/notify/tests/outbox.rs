@@ -8,10 +8,13 @@ use std::sync::atomic::{AtomicI64, AtomicU8, Ordering};
 
 use windlass_kernel::notification::{Created, Delivery, Kind, Notification};
 use windlass_kernel::{Digest, HolderId, Timestamp, TraceId, Uuid7};
-use windlass_notify::{Links, NotifyError, Outbox, ProjectName, Receiver, Subject, Target, read};
+use windlass_notify::{
+    Links, NotifyError, Outbox, Pass, ProjectName, Receiver, Subject, Target, is_due, list,
+    next_due, read,
+};
 use windlass_redact::Redactor;
 use windlass_runtime::Clock;
-use windlass_store::{MemoryStore, Shared, Store};
+use windlass_store::{MemoryStore, Shared, Store, TraceFilter};
 
 #[derive(Default)]
 struct TestClock {
@@ -77,6 +80,7 @@ impl World {
             clock: &self.clock,
             project: &self.project,
             links: &NoLinks,
+            configured_at: self.clock.now(),
         }
     }
 
@@ -145,6 +149,30 @@ fn a_receiver_that_is_gone_ends_its_notifications() {
     assert_eq!(world.read(id).attempts, 0);
     let missing = world.outbox(&[]).create_for("desk", &world.subject());
     assert!(matches!(missing, Err(NotifyError::NoReceiver { .. })));
+}
+
+#[test]
+fn a_receiver_is_registered_once_and_its_record_is_never_sent() {
+    let world = World::new();
+    let receivers = [shell("desk", TELL, world.folder.path())];
+    let outbox = world.outbox(&receivers);
+    let now = world.clock.now();
+    let due = || is_due(world.store.as_ref(), &receivers, &[], now).unwrap();
+    assert!(due(), "a new receiver is to be recorded");
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| outbox.register().unwrap());
+        }
+    });
+    assert!(!due());
+    // Later settings do not move the time.
+    world.clock.ms.fetch_add(5_000, Ordering::Relaxed);
+    world.outbox(&receivers).register().unwrap();
+    assert_eq!(outbox.send_due().unwrap(), Pass::default());
+    assert_eq!(list(world.store.as_ref(), 10).unwrap(), Vec::new());
+    assert_eq!(next_due(world.store.as_ref()).unwrap(), None);
+    let all = TraceFilter { open_only: false, state: None, before: None, limit: 10 };
+    assert_eq!(world.store.list_traces(&all).unwrap().len(), 1);
 }
 
 #[test]

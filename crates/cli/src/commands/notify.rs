@@ -108,6 +108,7 @@ fn soon(next: Option<Timestamp>) -> Option<Duration> {
 fn pass(notifier: &Notifier, named: &[TraceId]) -> Result<Pass, Failure> {
     let outbox = notifier.outbox();
     if notifier.has_receivers() {
+        outbox.register()?;
         let store = notifier.store.as_ref();
         for subject in Lookout::default().look(store, SystemClock.now(), named)? {
             outbox.create(&subject)?;

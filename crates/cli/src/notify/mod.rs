@@ -10,9 +10,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use windlass_dashboard::Project as _;
+use windlass_kernel::Timestamp;
 use windlass_notify::{NotifyError, Outbox, ProjectName, Receiver};
 use windlass_redact::Redactor;
-use windlass_runtime::{SystemClock, redactor_of};
+use windlass_runtime::{Clock as _, SystemClock, redactor_of};
 use windlass_store::Store;
 
 pub use settings::{Receivers, ServeSettings, check};
@@ -25,6 +26,7 @@ use crate::failure::Failure;
 use crate::part::Part;
 use crate::project::Project;
 use crate::setup::environment;
+use crate::trust;
 use crate::user_config::UserConfig;
 
 /// What sending needs.
@@ -37,6 +39,7 @@ pub struct Notifier {
     links: DashboardLinks,
     /// Locked by the process that waits for what has to be sent again.
     waiting: PathBuf,
+    configured_at: Timestamp,
 }
 
 /// The right to wait for what has to be sent again: one process of a project has it.
@@ -68,7 +71,10 @@ impl Notifier {
         };
         let store: Arc<dyn Store> = Arc::new(project.store(&config)?);
         let waiting = folder.join("locks").join("notify");
-        Ok(Self { store, receivers, redactor, project: ProjectName { id, name }, links, waiting })
+        // Nobody was told anything by these settings before the user trusted them.
+        let configured_at = trust::when(&folder).unwrap_or_else(|| SystemClock.now());
+        let project = ProjectName { id, name };
+        Ok(Self { store, receivers, redactor, project, links, waiting, configured_at })
     }
 
     /// The notifications.
@@ -80,6 +86,7 @@ impl Notifier {
             clock: &SystemClock,
             project: &self.project,
             links: &self.links,
+            configured_at: self.configured_at,
         }
     }
 

@@ -178,6 +178,43 @@ fn many_senders_at_once_tell_everything_once() {
     repo.is_whole();
 }
 
+/// Trusts the settings at this moment; those of the harness are trusted since long ago.
+fn trust_now(repo: &Repo) {
+    let shown = repo.windlass(&["trust", "--show", "--json"]).exit(0).json();
+    let digest = shown["digest"].as_str().unwrap();
+    repo.windlass(&["trust", "--json", "--yes", digest]).exit(0);
+}
+
+#[test]
+fn a_new_receiver_is_told_what_happens_from_then_on() {
+    let receiver = Receiver::new();
+    let repo = Repo::new();
+    repo.run(&passing()).exit(0);
+    repo.run_with(&escalating(), &["--worktree"]).exit(4);
+    let url = format!("url = \"http://{}/\"\nsecret = \"KEY\"", receiver.address);
+    settings(&repo, &format!("[notify.phone]\n{url}"));
+    trust_now(&repo);
+    // It ends before any sender has seen the receiver, and is told all the same.
+    let ended = id_of(&repo.run_with(&passing(), &["--worktree"]).exit(0));
+    eventually("the end is told", || receiver.kinds() == ["run_ended"]);
+    assert_eq!(receiver.asked()[0].json()["run"], ended.as_str());
+    // A second receiver comes; it is seen, and what happened before is not told to it.
+    let other = Receiver::new();
+    let url = format!("url = \"http://{}/\"\nsecret = \"KEY\"", other.address);
+    settings(&repo, &format!("[notify.desk]\n{url}"));
+    trust_now(&repo);
+    eventually("nothing is due", || send(&repo, 0)["delivered"] == 0);
+    assert_eq!((receiver.asked().len(), other.asked().len()), (1, 0));
+    let next = id_of(&repo.run_with(&passing(), &["--worktree"]).exit(0));
+    // Settings that are trusted anew do not move the moment since when it is told.
+    trust_now(&repo);
+    eventually("both are told", || receiver.asked().len() == 2 && other.asked().len() == 1);
+    assert_eq!(other.asked()[0].json()["run"], next.as_str());
+    eventually("all is settled", || listed(&repo).iter().all(|one| one["state"] == "delivered"));
+    assert_eq!(listed(&repo).len(), 3, "{:?}", listed(&repo));
+    repo.is_whole();
+}
+
 #[test]
 fn a_receiver_that_hangs_does_not_hold_up_a_run() {
     let receiver = Receiver::new();
