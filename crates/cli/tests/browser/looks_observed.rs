@@ -49,6 +49,29 @@ fn busy() -> (Repo, String) {
 }
 
 #[test]
+fn calls_like_one_that_waits_are_granted_in_two_steps() {
+    let Some(browser) = Browser::open() else { return };
+    let repo = repo();
+    let args = "{\"line\":\"git push origin main\"}";
+    let line = ["call", "run", "shell/run", "--key", "push-1", "--args", args, "--json"];
+    let call = repo.windlass(&line).exit(4).json()["trace_id"].as_str().expect("its id").to_owned();
+    let served = Served::start(&repo.place, &[]);
+    log_in(&browser, &served, &served.link);
+    browser.go(&format!("http://{}/calls/{}/{call}", served.address, project_of(&repo.place)));
+    browser.click("a[href^='/grants?']");
+    browser.until("main", "Give a grant");
+    let filled = browser.script(
+        "return ['tool', 'command'].map((name) => document.querySelector(`form.card [name=${name}]`).value);",
+    );
+    assert_eq!(filled, json!(["shell/run", "git push origin main"]));
+    browser.enter("form.card input[name=reason]", "the release");
+    browser.click("form.card button.primary");
+    browser.until("#grants", "git push origin main");
+    repo.windlass(&["grant", "list"]).exit(0).says("git push origin main");
+    assert_eq!(browser.complaints(), Vec::<serde_json::Value>::new());
+}
+
+#[test]
 fn pages_of_what_is_there_fit_every_window() {
     let Some(browser) = Browser::open() else { return };
     let (repo, run) = busy();
