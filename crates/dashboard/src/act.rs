@@ -249,6 +249,16 @@ pub fn checkpoints(context: &Context<'_>) -> Result<Value, Problem> {
     context.project()?.command(operand(Command::new(["checkpoint", "list"]), run))
 }
 
+/// A checkpoint in full.
+///
+/// # Errors
+/// The error of the command.
+pub fn checkpoint_document(context: &Context<'_>) -> Result<Value, Problem> {
+    context.require_all()?;
+    let name = checkpoint(context, Some(context.part("checkpoint")?))?;
+    context.project()?.command(operand(Command::new(["checkpoint", "show"]), &name))
+}
+
 /// The difference of the two checkpoints that the fields `from` and `to` name.
 ///
 /// # Errors

@@ -92,6 +92,7 @@ fn status_of(code: &str) -> StatusCode {
         | "LOOP_NOT_FOUND"
         | "TRACE_NOT_FOUND"
         | "CHECKPOINT_NOT_FOUND"
+        | "BLOB_MISSING"
         | "STATE_MISSING"
         | "PERSON_UNKNOWN" => StatusCode::NOT_FOUND,
         "REQUEST_INVALID" | "ID_INVALID" | "TASK_INVALID" => StatusCode::UNPROCESSABLE_ENTITY,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
-use windlass_kernel::Code;
+use windlass_kernel::{Code, Digest};
 use windlass_store::Store;
 use zeroize::Zeroizing;
 
@@ -37,6 +37,12 @@ pub trait Project: Send + Sync {
     /// # Errors
     /// [`Problem`] if it cannot.
     fn ready(&self) -> Result<(), Problem>;
+
+    /// A content of the project's store, verified.
+    ///
+    /// # Errors
+    /// [`Problem`] if there is none, it is damaged, or it has more bytes than that.
+    fn content(&self, digest: Digest, bytes_max: u64) -> Result<Vec<u8>, Problem>;
 
     /// What `windlass stop` holds a run or session with.
     ///

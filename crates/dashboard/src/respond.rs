@@ -20,13 +20,32 @@ pub(crate) fn json(value: &Value) -> Response {
     finish(Response::new(Body::from(value.to_string())), "application/json")
 }
 
+/// Who may keep an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Cache {
+    /// Everybody, who ask whether it still holds.
+    Public,
+    /// The browser of whoever asked, which asks whether it still holds.
+    Private,
+    /// The browser of whoever asked, without a further question: the address is the digest.
+    Content,
+}
+
+/// A content, which a browser stores and never shows.
+pub(crate) fn stored(bytes: Vec<u8>, known: Option<&str>) -> Response {
+    let mut response = kept(Bytes::from(bytes), "application/octet-stream", known, Cache::Content);
+    let attachment = HeaderValue::from_static("attachment");
+    response.headers_mut().insert(header::CONTENT_DISPOSITION, attachment);
+    response
+}
+
 /// An answer that stays the same, for somebody who may have it already. Whoever has it asks whether it still holds, and
 /// may do so only as long as they may see it: a person who has left is not shown what a browser kept.
 pub(crate) fn kept(
     bytes: Bytes,
     kind: &'static str,
     known: Option<&str>,
-    is_private: bool,
+    cache: Cache,
 ) -> Response {
     let tag = format!("\"{}\"", Digest::of(&bytes));
     let is_known = known.is_some_and(|known| {
@@ -39,7 +58,11 @@ pub(crate) fn kept(
         *response.status_mut() = StatusCode::NOT_MODIFIED;
     }
     let mut response = finish(response, kind);
-    let cache = if is_private { "private, no-cache" } else { "public, no-cache" };
+    let cache = match cache {
+        Cache::Public => "public, no-cache",
+        Cache::Private => "private, no-cache",
+        Cache::Content => "private, max-age=31536000, immutable",
+    };
     let headers = response.headers_mut();
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static(cache));
     if let Ok(tag) = HeaderValue::try_from(tag) {

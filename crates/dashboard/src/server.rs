@@ -28,13 +28,13 @@ use tokio_rustls::TlsAcceptor;
 use windlass_kernel::Code;
 
 use crate::access::{Role, Visit, Visitor, only};
-use crate::api::{self, Method, Route};
+use crate::api::{self, Method, Route, Serve};
 use crate::dashboard::{Context, Dashboard, LinkUse, authorize, now};
 use crate::icon;
 use crate::pages::{self, PageRoute};
 use crate::problem::Problem;
 use crate::rate::Rate;
-use crate::respond::{finish, html_response, json, kept, redirect, refuse};
+use crate::respond::{Cache, finish, html_response, json, kept, redirect, refuse, stored};
 
 /// How long a client has for the head and the body of a request, and for a TLS handshake.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -277,14 +277,18 @@ async fn serve(
         let context =
             Context { dashboard, visitor: &visitor, path: &path, fields: &fields, body: &body };
         match target {
-            Target::Api(route) => match (route.serve)(&context) {
-                Ok(value) if route.is_kept => {
-                    let bytes = Bytes::from(value.to_string());
-                    kept(bytes, "application/json", known.as_deref(), true)
-                }
-                Ok(value) => json(&value),
-                Err(problem) => refuse(&problem, false, None),
-            },
+            Target::Api(route) => {
+                let known = known.as_deref();
+                let served = match route.serve {
+                    Serve::Json(serve) if route.is_kept => serve(&context).map(|value| {
+                        let bytes = Bytes::from(value.to_string());
+                        kept(bytes, "application/json", known, Cache::Private)
+                    }),
+                    Serve::Json(serve) => serve(&context).map(|value| json(&value)),
+                    Serve::Content(serve) => serve(&context).map(|bytes| stored(bytes, known)),
+                };
+                served.unwrap_or_else(|problem| refuse(&problem, false, None))
+            }
             Target::Page(page) => match (page.serve)(&context) {
                 Ok(pages::Answer::Page(html)) => html_response(StatusCode::OK, html),
                 Ok(pages::Answer::GoTo(path)) => redirect(&path),
@@ -447,7 +451,7 @@ async fn asset(request: Request) -> Result<Response, Infallible> {
         return Ok(refuse(&Problem::not_found("there is no such file"), false, None));
     };
     let known = only(request.headers(), header::IF_NONE_MATCH);
-    Ok(kept(Bytes::from_static(bytes), kind, known, false))
+    Ok(kept(Bytes::from_static(bytes), kind, known, Cache::Public))
 }
 
 #[cfg(test)]

@@ -16,8 +16,9 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::Value;
 use windlass_dashboard::{Command, Problem, Project as Served, StopItem};
 use windlass_engine::{EngineError, StopSwitch};
-use windlass_kernel::Code;
+use windlass_kernel::{Code, Digest};
 use windlass_store::Store;
+use windlass_workspace::{BlobError, BlobStore};
 
 use crate::config::Config;
 use crate::failure::Failure;
@@ -140,6 +141,24 @@ impl Served for ServedProject {
         self.require_folder()?;
         self.project.settings().map_err(|failure| problem(&failure))?;
         self.store().map(drop)
+    }
+
+    fn content(&self, digest: Digest, bytes_max: u64) -> Result<Vec<u8>, Problem> {
+        let refused = |error: &BlobError| Problem::new(error.code(), error.to_string());
+        let folder = self.project.state().map_err(|failure| problem(&failure))?.join("blobs");
+        if !folder.exists() {
+            return Err(refused(&BlobError::Missing { digest }));
+        }
+        let blobs = BlobStore::open(folder).map_err(|error| refused(&error))?;
+        let length = blobs.len(&digest).map_err(|error| refused(&error))?;
+        if length > bytes_max {
+            let message = format!("the content has {length} bytes, and {bytes_max} are sent");
+            return Err(Problem::new(Code::DocSizeExceeded, message)
+                .hint("`windlass export RUN` writes a bundle that has it"));
+        }
+        let mut bytes = Vec::new();
+        blobs.copy_to(&digest, &mut bytes).map_err(|error| refused(&error))?;
+        Ok(bytes)
     }
 
     fn stopped(&self, run: &str) -> Result<Option<StopItem>, Problem> {

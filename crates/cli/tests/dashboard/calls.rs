@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::served::{Served, own_token, project_of};
+use crate::served::{Served, own_token, person, project_of};
 use crate::world::{Repo, id_of, passing};
 
 #[test]
@@ -129,6 +129,72 @@ fn entries_are_read_by_pages_and_one_in_full_and_damage_is_shown() {
 }
 
 #[test]
+fn a_stored_content_is_sent_by_its_digest_and_never_shown_by_a_browser() {
+    let repo = Repo::new();
+    repo.run(&passing()).exit(0);
+    let blobs = windlass_workspace::BlobStore::open(repo.place.state().join("blobs")).unwrap();
+    let hostile = "<script>alert(1)</script>\n";
+    let stored = blobs.put(&mut hostile.as_bytes(), 1 << 20).unwrap();
+    let large = vec![b'x'; (8 << 20) + 1];
+    let large = blobs.put(&mut large.as_slice(), 1 << 30).unwrap();
+    let served = Served::start(&repo.place, &[]);
+    let token = format!("Bearer {}", own_token(&repo.place));
+    let base = format!("/api/v1/projects/{}/contents", project_of(&repo.place));
+    let get = |path: &str, known: &str| {
+        let head = [("authorization", token.as_str()), ("if-none-match", known)];
+        served.send("GET", &format!("{base}/{path}"), &head, "")
+    };
+    let digest = stored.digest.to_string();
+    let content = get(&digest, "\"x\"").status(200);
+    assert_eq!(content.body, hostile);
+    for (name, value) in [
+        ("content-type", "application/octet-stream"),
+        ("content-disposition", "attachment"),
+        ("x-content-type-options", "nosniff"),
+        ("cache-control", "private, max-age=31536000, immutable"),
+        ("etag", &format!("\"{digest}\"")),
+    ] {
+        assert_eq!(content.header(name), value, "{content:?}");
+    }
+    assert_eq!(get(&digest, &format!("\"{digest}\"")).status(304).body, "");
+    get(&"0".repeat(64), "\"x\"").refused(404, "BLOB_MISSING");
+    // A tag does not make up for a content that is gone.
+    get(&"0".repeat(64), "*").refused(404, "BLOB_MISSING");
+    get(&large.digest.to_string(), "\"x\"").refused(413, "DOC_SIZE_EXCEEDED");
+    for name in ["..%2f..%2ftrust.json", "x", &digest[..63], &format!("{digest}0")] {
+        get(name, "\"x\"").refused(422, "REQUEST_INVALID");
+    }
+    served.send("GET", &format!("{base}/{digest}"), &[], "").refused(401, "PERSON_UNKNOWN");
+    let viewer = format!("Bearer {}", person(&repo.place, "vic", "viewer"));
+    served.send("GET", &format!("{base}/{digest}"), &[("authorization", &viewer)], "").status(200);
+    // What was changed on the disk is not sent.
+    let file = walk(&repo.place.state().join("blobs"), &digest);
+    let mut bytes = std::fs::read(&file).unwrap();
+    *bytes.last_mut().unwrap() ^= 1;
+    let writable = std::os::unix::fs::PermissionsExt::from_mode(0o600);
+    std::fs::set_permissions(&file, writable).unwrap();
+    std::fs::write(&file, bytes).unwrap();
+    let damaged = get(&digest, "\"x\"");
+    assert!(damaged.status >= 400 && !damaged.body.contains("<script>"), "{damaged:?}");
+}
+
+/// The file of a content: its folders and its name have the digits of the digest.
+fn walk(folder: &std::path::Path, digest: &str) -> std::path::PathBuf {
+    let mut folders = vec![folder.to_owned()];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).unwrap().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if entry.path().is_dir() {
+                folders.push(entry.path());
+            } else if name.len() >= 32 && digest.ends_with(name.split('.').next().unwrap()) {
+                return entry.path();
+            }
+        }
+    }
+    panic!("no file of {digest}");
+}
+
+#[test]
 fn what_never_changes_has_a_tag_and_is_not_sent_twice() {
     let repo = Repo::new();
     let ran = repo.run(&passing()).exit(0);
@@ -152,6 +218,21 @@ fn what_never_changes_has_a_tag_and_is_not_sent_twice() {
         let other = served.send("GET", path, &[auth, ("if-none-match", "\"x\"")], "").status(200);
         assert_eq!(other.body, first.body);
     }
+    // A checkpoint, by its name.
+    let run = ran.json()["run_id"].as_str().unwrap().to_owned();
+    let base = format!("/api/v1/projects/{}", project_of(&repo.place));
+    let auth = ("authorization", token.as_str());
+    let path = format!("{base}/runs/{run}/checkpoints/POST_build_v1");
+    let document = served.send("GET", &path, &[auth], "").status(200);
+    let printed = format!("{run}/POST_build_v1");
+    let printed = repo.windlass(&["checkpoint", "show", &printed, "--json"]).exit(0).json();
+    assert_eq!(document.json(), printed);
+    let tag = document.header("etag").to_owned();
+    let digest = windlass_kernel::Digest::of(document.body.as_bytes());
+    assert_eq!(tag, format!("\"{digest}\""));
+    served.send("GET", &path, &[auth, ("if-none-match", &tag)], "").status(304);
+    let missing = format!("{base}/runs/{run}/checkpoints/POST_build_v9");
+    served.send("GET", &missing, &[auth], "").refused(409, "CHECKPOINT_UNAVAILABLE");
     // A tag lets nobody in.
     let stranger = served.send("GET", &entry, &[("if-none-match", "*")], "");
     stranger.refused(401, "PERSON_UNKNOWN");

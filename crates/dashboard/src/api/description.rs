@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Method, routes};
+use super::{Method, Serve, routes};
 
 /// The description of the API, in the form of `OpenAPI` 3.1.
 #[must_use]
@@ -29,8 +29,12 @@ pub fn description() -> Value {
                 "schema": { "$ref": "#/components/schemas/Problem" } } });
             json!({ "description": meaning, "content": content })
         };
+        let content = match route.serve {
+            Serve::Json(_) => json!({ "application/json": { "schema": answer } }),
+            Serve::Content(_) => json!({ "application/octet-stream": {} }),
+        };
         let mut responses = json!({
-            "200": { "description": "The answer", "content": { "application/json": { "schema": answer } } },
+            "200": { "description": "The answer", "content": content },
             "400": problem("The request cannot be read"),
             "401": problem("Nobody is logged in"),
             "403": problem("The role or the link does not allow it, or it comes from another site"),
@@ -44,6 +48,9 @@ pub fn description() -> Value {
         if let (true, Some(responses)) = (route.is_kept, responses.as_object_mut()) {
             let same = json!({ "description": "It is still what `If-None-Match` names" });
             responses.insert("304".to_owned(), same);
+        }
+        if let (Serve::Content(_), Some(responses)) = (route.serve, responses.as_object_mut()) {
+            responses.insert("413".to_owned(), problem("The content is too large to be sent"));
         }
         let mut operation = json!({
             "summary": route.summary,

@@ -1,5 +1,6 @@
 //! The HTTP API. One table has every route: from it requests are served, and the description is generated.
 
+mod contents;
 mod description;
 mod notifications;
 mod observed;
@@ -48,7 +49,16 @@ pub struct Route {
     /// Whether somebody who came for one hold may use it.
     pub by_link: LinkUse,
     /// Serves a request.
-    pub serve: fn(&Context<'_>) -> Result<Value, Problem>,
+    pub serve: Serve,
+}
+
+/// What serves a request.
+#[derive(Clone, Copy)]
+pub enum Serve {
+    /// A document.
+    Json(fn(&Context<'_>) -> Result<Value, Problem>),
+    /// A content that its own digest names, as it is.
+    Content(fn(&Context<'_>) -> Result<Vec<u8>, Problem>),
 }
 
 /// The path of the events, which are no JSON.
@@ -57,7 +67,8 @@ pub const EVENTS: &str = "/api/v1/events";
 pub const DESCRIPTION: &str = "/api/v1/openapi.json";
 
 /// The routes, a table for each file.
-const TABLES: &[&[Route]] = &[routes::ROUTES, observed::ROUTES, notifications::ROUTES];
+const TABLES: &[&[Route]] =
+    &[routes::ROUTES, observed::ROUTES, contents::ROUTES, notifications::ROUTES];
 
 /// All routes.
 pub fn routes() -> impl Iterator<Item = &'static Route> {
@@ -87,7 +98,7 @@ const fn get(
         answer,
         is_kept: false,
         by_link: LinkUse::Refused,
-        serve,
+        serve: Serve::Json(serve),
     }
 }
 
@@ -101,6 +112,7 @@ const fn post(
     serve: fn(&Context<'_>) -> Result<Value, Problem>,
 ) -> Route {
     let (method, query, is_kept, by_link) = (Method::Post, &[], false, LinkUse::Refused);
+    let serve = Serve::Json(serve);
     Route { method, path, summary, role, query, body, answer, is_kept, by_link, serve }
 }
 
@@ -108,6 +120,27 @@ const fn post(
 /// the same.
 const fn kept(route: Route) -> Route {
     Route { is_kept: true, ..route }
+}
+
+/// A route that answers with a content that its own digest names.
+const fn content(
+    path: &'static str,
+    summary: &'static str,
+    serve: fn(&Context<'_>) -> Result<Vec<u8>, Problem>,
+) -> Route {
+    let serve = Serve::Content(serve);
+    Route {
+        method: Method::Get,
+        path,
+        summary,
+        role: Role::Viewer,
+        query: &[],
+        body: None,
+        answer: None,
+        is_kept: true,
+        by_link: LinkUse::Refused,
+        serve,
+    }
 }
 
 /// The same route, which somebody who came for one hold may use for that hold.
