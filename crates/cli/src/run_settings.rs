@@ -1,12 +1,13 @@
 //! What becomes of runs: when their calls are broken off, and what becomes of the files of those that did not pass.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use windlass_engine::{Engine, EngineError, recorded_tree};
 use windlass_kernel::run::Run;
 use windlass_runtime::CallLimits;
+use windlass_workspace::Git;
 
 use crate::output::{Output, sanitize};
 use crate::setup::RunSetup;
@@ -43,8 +44,15 @@ impl Calls {
     }
 }
 
-/// Puts the files of a run that did not pass back, if the project's settings say so.
+/// Puts the files of a run that did not pass back, if the project's settings say so, and names the repositories
+/// inside its workspace that have changes.
 pub fn put_back(setup: &RunSetup, run: Run, output: &Output) -> Run {
+    for path in changed_inside(setup, &run).unwrap_or_default().iter().take(NESTED_MAX) {
+        let path = sanitize(path);
+        output.note(&format!(
+            "`{path}` is a repository of its own and has changes, which no review, checkpoint or commit of the run has"
+        ));
+    }
     if !setup.config.runs.put_back || Engine::start_of_failed(&run).is_none() {
         return run;
     }
@@ -81,6 +89,29 @@ pub fn warn_of_nested(setup: &RunSetup, run: &Run, output: &Output) {
     if let Some(more) = nested.len().checked_sub(NESTED_MAX).filter(|more| *more > 0) {
         output.note(&format!("… and {more} more repositories inside the workspace"));
     }
+}
+
+/// The repositories inside the workspace of a run that have changes, or that the repository does not know.
+fn changed_inside(setup: &RunSetup, run: &Run) -> Result<BTreeSet<String>, EngineError> {
+    let Some(tree) = &run.tree else { return Ok(BTreeSet::new()) };
+    let nested = setup.engine.snapshots()?.nested(&recorded_tree(tree)?)?;
+    if nested.is_empty() {
+        return Ok(BTreeSet::new());
+    }
+    let git = Git::new(setup.engine.workspace(run));
+    let known = git.submodule_names().unwrap_or_default();
+    let changed = git.changed_submodules();
+    // The names of submodules begin at the top of the repository.
+    let has =
+        |names: &[String], path: &PathBuf| names.iter().any(|name| Path::new(name).ends_with(path));
+    let is_named = |path: &PathBuf| {
+        // What cannot be read may have changed.
+        !has(&known, path)
+            || changed.as_ref().is_ok_and(|changed| has(changed, path))
+            || changed.is_err()
+    };
+    let nested = nested.into_iter().filter(is_named);
+    Ok(nested.map(|path| path.to_string_lossy().into_owned()).collect())
 }
 
 fn nested(setup: &RunSetup, run: &Run) -> Result<BTreeSet<PathBuf>, EngineError> {

@@ -51,6 +51,8 @@ pub struct RollbackPlan {
     /// The files that would remain though the checkpoint does not have them: people have added them, or
     /// the checkpoint's own lists ignore them.
     pub left: Vec<PathBuf>,
+    /// The repositories inside the workspace, whose files the rollback does not change.
+    pub nested: Vec<PathBuf>,
     /// A phase that is not done: what it has changed cannot be told from what people have changed.
     pub unfinished: Option<String>,
 }
@@ -72,7 +74,11 @@ impl Engine {
         };
         let now = self.checkpointer()?.store().capture_unreferenced(&self.workspace(&run))?;
         let tree = recorded_tree(&workspace.tree)?;
-        self.compare(&run, checkpoint, &tree, &now).map(|(plan, _)| plan)
+        let store = self.checkpointer()?.store();
+        let mut nested: BTreeSet<PathBuf> = store.nested(&now)?.into_iter().collect();
+        nested.extend(store.nested(&tree)?);
+        let (plan, _) = self.compare(&run, checkpoint, &tree, &now)?;
+        Ok(RollbackPlan { nested: nested.into_iter().collect(), ..plan })
     }
 
     /// Rolls a run back and, if requested, continues it.
@@ -326,6 +332,7 @@ fn without_files(run: &Run, checkpoint: &CheckpointRecord) -> RollbackPlan {
         changes: Vec::new(),
         changed: Vec::new(),
         left: Vec::new(),
+        nested: Vec::new(),
         unfinished: None,
     }
 }

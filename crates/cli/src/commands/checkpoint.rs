@@ -337,6 +337,7 @@ fn plan_json(plan: &RollbackPlan) -> Value {
         "files": plan.changes,
         "changed_by_people": names(&plan.changed),
         "left_alone": names(&plan.left),
+        "nested": names(&plan.nested),
         "unfinished_phase": plan.unfinished,
     })
 }
@@ -366,6 +367,12 @@ fn print_plan(plan: &RollbackPlan, output: &Output) {
     }
     for path in &plan.left {
         output.line(&format!("not changed: {}", sanitize(&path.to_string_lossy())));
+    }
+    for path in plan.nested.iter().take(NAMED_MAX) {
+        let path = sanitize(&path.to_string_lossy());
+        output.note(&format!(
+            "`{path}` is a repository of its own: its files and changes in it would be left as they are"
+        ));
     }
 }
 

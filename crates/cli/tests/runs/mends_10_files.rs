@@ -18,7 +18,9 @@ fn with_file(attributes: &str, bytes: &[u8]) -> Repo {
 
 #[test]
 fn mend_10_files_with_attributes_come_back_byte_for_byte() {
-    let cases: [(&str, &[u8]); 5] = [
+    let cases: [(&str, &[u8]); 7] = [
+        ("*.txt text=auto eol=lf\n", b"a\r\nb\r\n"),
+        ("*.txt text eol=crlf ident\n", b"$Id$\r\n$Id: 0$\n"),
         ("*.txt text eol=crlf\n", b"a\r\nb\r\n"),
         ("*.txt text eol=crlf\n", b"a\r\nb\n"),
         ("*.txt text\n", b"a\r\nb\r\n"),
@@ -61,6 +63,29 @@ fn mend_10_an_encoding_is_refused_and_wedges_no_run() {
     let id = runs[0]["run_id"].as_str().unwrap();
     repo.windlass(&["cancel", id, "--by", "ada", "--reason", "it cannot go on"]).exit(0);
     assert_eq!(repo.stands(id)["reason"], "cancelled");
+}
+
+#[test]
+fn mend_10_a_file_behind_a_filter_comes_back_or_is_refused() {
+    // Of a filter that is no program of the repository's settings, nothing is run.
+    let repo = with_file("*.txt filter=none\n", b"a\r\nb\n");
+    put_back(&repo, "printf z > k.txt");
+    assert_eq!(std::fs::read(repo.root().join("k.txt")).unwrap(), b"a\r\nb\n");
+    // One with programs is refused before the run, and neither is started.
+    let repo = Repo::new();
+    for part in ["clean", "smudge"] {
+        let program = format!("sh -c 'echo x >> {}/ran; cat'", repo.place.base().display());
+        repo.git(&["config", &format!("filter.lfs.{part}"), &program]);
+    }
+    std::fs::write(repo.root().join(".gitattributes"), "*.bin filter=lfs\n").unwrap();
+    std::fs::write(repo.root().join("big.bin"), b"\0\xff\r\n").unwrap();
+    repo.commit("attributes");
+    let _ = std::fs::remove_file(repo.place.base().join("ran"));
+    let built = answers(&[build(&[sh("printf z > big.bin")])], &[review("rejected")]);
+    let refused = repo.run(&built).exit(1);
+    assert_eq!(refused.error()["code"], "GIT_FILTER_REFUSED", "{refused}");
+    assert_eq!((repo.traces(), repo.place.base().join("ran").exists()), (0, false));
+    assert_eq!(std::fs::read(repo.root().join("big.bin")).unwrap(), b"\0\xff\r\n");
 }
 
 /// Lets a run do something, has it rejected, and puts the files back.
@@ -153,6 +178,45 @@ fn mend_10_empty_folders_come_back() {
 }
 
 #[test]
+fn mend_10_a_repository_that_a_run_makes_is_told_and_wedges_no_run() {
+    let repo = Repo::new();
+    let git = "git -C made -c user.name=t -c user.email=t@t";
+    let lines = format!(
+        "git init -q made\necho x > made/f\n{git} add f\n{git} commit -qm x\necho x > built.txt\n"
+    );
+    repo.write("make.sh", lines);
+    repo.commit("a script");
+    let built = answers(&[build(&[sh("sh make.sh")])], &[review("rejected")]);
+    let name = "`made` is a repository of its own";
+    let id = id_of(&repo.run(&built).exit(3).warns(name));
+    let (from, to) = (format!("{id}/PRE_build"), format!("{id}/POST_build"));
+    let rollback = ["checkpoint", "rollback", &from, "--by", "ada", "--reason", "no"];
+    for line in [
+        &["checkpoint", "diff", &from, &to][..],
+        &[&rollback[..], &["--dry-run"]].concat(),
+        &rollback,
+    ] {
+        repo.windlass(line).exit(0).warns(name);
+    }
+    assert!(!repo.root().join("built.txt").exists());
+    assert_eq!(repo.read("made/f"), "x\n");
+}
+
+#[test]
+fn mend_10_a_repository_without_a_commit_is_refused_and_wedges_no_run() {
+    let repo = Repo::new();
+    repo.write("make.sh", "git init -q bare\necho x > bare/f\n");
+    repo.commit("a script");
+    let built = answers(&[build(&[sh("sh make.sh")])], &[review("rejected")]);
+    let refused = repo.run(&built).exit(1);
+    refused.warns("`bare` is a repository without a commit");
+    let runs = repo.windlass(&["status", "--json"]).exit(0).json();
+    let id = runs[0]["run_id"].as_str().unwrap();
+    repo.windlass(&["cancel", id, "--by", "ada", "--reason", "it cannot go on"]).exit(0);
+    assert_eq!(repo.stands(id)["reason"], "cancelled");
+}
+
+#[test]
 fn mend_10_edits_in_submodules_are_told_and_wedge_no_run() {
     let repo = Repo::new();
     let inner = repo.place.base().join("inner");
@@ -169,8 +233,13 @@ fn mend_10_edits_in_submodules_are_told_and_wedge_no_run() {
         &[build(&[sh("echo x > built.txt; echo two > lib/lib.txt")])],
         &[review("rejected")],
     );
-    let id = id_of(&repo.run(&built).exit(3));
+    let ran = repo.run(&built).exit(3).warns("`lib` is a repository of its own and has changes");
+    let id = id_of(&ran);
     let (from, to) = (format!("{id}/PRE_build"), format!("{id}/POST_build"));
+    let dry = ["checkpoint", "rollback", &from, "--dry-run"];
+    repo.windlass(&dry).exit(0).warns("`lib` is a repository of its own");
+    let plan = repo.windlass(&[&dry[..], &["--json"]].concat()).exit(0).json();
+    assert_eq!(plan["nested"], serde_json::json!(["lib"]));
     repo.windlass(&["checkpoint", "diff", &from, &to])
         .exit(0)
         .says("built.txt")

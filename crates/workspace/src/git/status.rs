@@ -76,6 +76,16 @@ impl Git {
         Ok(found)
     }
 
+    /// The submodules of this repository.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub fn submodule_names(&self) -> Result<Vec<String>, GitError> {
+        let top = self.at(self.top_for(OPERATION)?);
+        let names = top.submodules()?;
+        Ok(names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect())
+    }
+
     /// The changed paths below the top. Git would read the status of submodules with their own
     /// settings; here each of them is read as every other repository.
     fn changes(&self, depth: usize) -> Result<Vec<Vec<u8>>, GitError> {

@@ -131,8 +131,18 @@ impl Git {
         }
         let new = new.split(|byte| *byte == 0).filter(|path| !path.is_empty());
         for path in new.filter(|path| !self.omitted.contains(*path)) {
-            // A nested repository has a slash at its end.
-            let path = path.strip_suffix(b"/").unwrap_or(path);
+            // A nested repository has a slash at its end. Without a commit nothing of it would be recorded.
+            let nested = path.strip_suffix(b"/");
+            if let Some(nested) = nested
+                && self.at(self.root().join(path_of(nested))).head()?.is_none()
+            {
+                let name = String::from_utf8_lossy(nested);
+                let why = format!(
+                    "`{name}` is a repository without a commit, of which git records nothing; remove it, or its `.git`"
+                );
+                return Err(GitError::refused(operation, why));
+            }
+            let path = nested.unwrap_or(path);
             let text = String::from_utf8_lossy(path);
             // Git would leave it out with a warning, and nobody would see the file again.
             if text.split('/').any(is_git_name) {

@@ -120,8 +120,12 @@ impl Snapshots {
         let modes = state.modes.iter().filter_map(|(name, mode)| {
             Some((RawPath(name.0.strip_prefix(prefix.as_slice())?.to_vec()), *mode))
         });
-        let extras = Extras { folders: changes.empty_folders, modes: modes.collect() };
+        let inside =
+            |name: &RawPath| Some(RawPath(name.0.strip_prefix(prefix.as_slice())?.to_vec()));
+        let unborn = unborn.iter().filter_map(inside).collect();
+        let extras = Extras { folders: changes.empty_folders, modes: modes.collect(), unborn };
         let snapshot = self.write_snapshot(tree.clone(), extras)?;
+        self.remember_nested(&snapshot, &nested);
         state.tree = Some(tree);
         self.save_index_state(workspace, state)?;
         Ok(Capture { tree: snapshot, nested })
@@ -191,7 +195,8 @@ impl Snapshots {
         let mut changes = WorkspaceChanges::default();
         parse_changes(&tracked, &mut changes)
             .ok_or_else(|| GitError::unexpected(OPERATION, &tracked))?;
-        changes.empty_folders = self.empty_folders(workspace, &folders?, &changes.removed);
+        changes.empty_folders =
+            self.empty_folders(OPERATION, workspace, &folders?, &changes.removed)?;
         for path in records(&new) {
             match path.strip_suffix(b"/") {
                 Some(nested) => changes.nested.insert(nested.to_vec()),

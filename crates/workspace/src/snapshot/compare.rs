@@ -1,11 +1,13 @@
 //! Compares two snapshots.
 
+use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
 use serde::Serialize;
 use serde::ser::SerializeStruct as _;
 
 use super::capture::records;
+use super::index_state::RawPath;
 use super::{Entry, EntryMode, SnapshotError, Snapshots};
 use crate::git::{Access, path_of, split_once};
 use crate::{GitError, TreeId};
@@ -147,17 +149,24 @@ impl Snapshots {
         Ok(parse_renames(&bytes).ok_or_else(|| GitError::unexpected(operation, &bytes))?)
     }
 
-    /// Lists the nested repositories of a snapshot: it has their commits, and not their files.
+    /// Lists the nested repositories of a snapshot: it has their commits, if any, and not their files.
     ///
     /// # Errors
     /// [`SnapshotError`].
     pub fn nested(&self, tree: &TreeId) -> Result<Vec<PathBuf>, SnapshotError> {
+        if let Some(nested) = self.known_nested(tree) {
+            return Ok(nested);
+        }
         let git = self.objects_git("list the nested repositories", Access::Read);
         let git = git.args(["ls-tree", "-r", "-z", "--full-tree", tree.as_str()]);
         let listed = git.output().map_err(|error| self.explain(&[tree], error))?;
         let mode = EntryMode::NestedRepository.as_str().as_bytes();
         let nested = records(&listed).filter(|record| record.starts_with(mode));
-        Ok(nested.filter_map(|record| Some(path_of(split_once(record, b'\t')?.1))).collect())
+        let nested = nested.filter_map(|record| Some(path_of(split_once(record, b'\t')?.1)));
+        let contents = self.contents(tree)?;
+        let unborn = contents.extras.unborn.iter().map(RawPath::path);
+        let all: BTreeSet<PathBuf> = nested.chain(unborn).collect();
+        Ok(all.into_iter().collect())
     }
 
     /// Fills in the sizes of the files.

@@ -3,6 +3,7 @@
 //! Git takes such a tag for its tree wherever it expects one, keeps both while a reference names the tag, and shows
 //! it among no commits. The same files with the same permissions and empty folders have the same id.
 
+use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
 
 use super::extras::Extras;
@@ -119,6 +120,18 @@ impl Snapshots {
         let contents = Arc::new(contents);
         self.remember(id, &contents);
         Ok(contents)
+    }
+
+    /// Keeps the nested repositories of the last capture at hand.
+    pub(super) fn remember_nested(&self, id: &TreeId, nested: &[PathBuf]) {
+        let mut last = self.last_nested.lock().unwrap_or_else(PoisonError::into_inner);
+        *last = Some((id.clone(), nested.to_vec()));
+    }
+
+    /// The nested repositories of a snapshot, if it is the last capture.
+    pub(super) fn known_nested(&self, id: &TreeId) -> Option<Vec<PathBuf>> {
+        let last = self.last_nested.lock().unwrap_or_else(PoisonError::into_inner);
+        last.as_ref().filter(|(known, _)| known == id).map(|(_, nested)| nested.clone())
     }
 
     fn remember(&self, id: &TreeId, contents: &Arc<SnapshotContents>) {

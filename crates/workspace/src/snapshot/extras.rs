@@ -41,12 +41,15 @@ pub(super) struct Extras {
     pub folders: BTreeSet<RawPath>,
     /// Unusual permissions of files.
     pub modes: BTreeMap<RawPath, u32>,
+    /// Nested repositories without a commit. They are only named.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub unborn: BTreeSet<RawPath>,
 }
 
 impl Extras {
     /// Whether there is nothing that a tree does not hold.
     pub fn is_empty(&self) -> bool {
-        self.folders.is_empty() && self.modes.is_empty()
+        self.folders.is_empty() && self.modes.is_empty() && self.unborn.is_empty()
     }
 
     /// The permissions of a file, if they are unusual.
@@ -58,14 +61,14 @@ impl Extras {
     pub fn is_safe(&self) -> bool {
         let is_plain = |part: &[u8]| !matches!(part, b"" | b"." | b"..") && !part.contains(&0);
         let is_inside = |name: &RawPath| name.0.split(|byte| *byte == b'/').all(is_plain);
-        self.folders.iter().chain(self.modes.keys()).all(is_inside)
+        self.folders.iter().chain(self.modes.keys()).chain(&self.unborn).all(is_inside)
             && self.modes.values().all(|mode| *mode <= PERMISSIONS)
     }
 
     /// Merges the changes of two sides since a third. Where both have changed the permissions of a file, it gets
     /// those that both give.
     pub fn merge(base: &Self, ours: &Self, theirs: &Self) -> Self {
-        let mut merged = Self::default();
+        let mut merged = Self { unborn: ours.unborn.clone(), ..Self::default() };
         for name in ours.modes.keys().chain(theirs.modes.keys()) {
             let of = |side: &Self| side.modes.get(name).copied();
             let mode = match (of(base), of(ours), of(theirs)) {
@@ -265,8 +268,35 @@ impl Snapshots {
         if prefix.is_empty() { git } else { git.arg("--").arg(os(&prefix)) }
     }
 
-    /// The empty folders among new ones and below them, and those whose last file was removed.
+    /// The empty folders among new ones and below them, and those whose last file was removed, without ignored ones.
     pub(super) fn empty_folders(
+        &self,
+        operation: &'static str,
+        workspace: &Workspace,
+        listed: &[u8],
+        removed: &BTreeSet<Vec<u8>>,
+    ) -> Result<BTreeSet<RawPath>, SnapshotError> {
+        let mut found = self.find_empty(workspace, listed, removed);
+        if found.is_empty() {
+            return Ok(found);
+        }
+        // Git does not say what it ignores below a new folder unless it is asked.
+        let git = self.workspace_git(operation, Access::Read, workspace);
+        let git = git.args(["ls-files", "--others", "--ignored", "--directory", "-z"]);
+        let git = self.exclude_options(git, workspace);
+        let prefix = workspace.prefix();
+        let git = if prefix.is_empty() { git } else { git.arg("--").arg(os(&prefix)) };
+        let ignored = git.output()?;
+        let ignored: BTreeSet<PathBuf> = records(&ignored)
+            .filter_map(|record| record.strip_prefix(prefix.as_slice())?.strip_suffix(b"/"))
+            .map(path_of)
+            .collect();
+        found.retain(|name| !name.path().ancestors().any(|folder| ignored.contains(folder)));
+        Ok(found)
+    }
+
+    /// The empty folders among new ones and below them, and those whose last file was removed.
+    fn find_empty(
         &self,
         workspace: &Workspace,
         listed: &[u8],

@@ -74,6 +74,8 @@ pub struct Snapshots {
     workspaces: Mutex<BTreeMap<PathBuf, Arc<Workspace>>>,
     /// The snapshots that were written or read last.
     known: Mutex<VecDeque<(TreeId, Arc<SnapshotContents>)>>,
+    /// The nested repositories of the last capture.
+    last_nested: Mutex<Option<(TreeId, Vec<PathBuf>)>>,
 }
 
 impl Snapshots {
@@ -91,7 +93,8 @@ impl Snapshots {
         let user_settings = repository::user_settings(project)?;
         let workspaces = Mutex::new(known);
         let known = Mutex::new(VecDeque::new());
-        Ok(Self { private, repository, user_settings, workspaces, known })
+        let last_nested = Mutex::new(None);
+        Ok(Self { private, repository, user_settings, workspaces, known, last_nested })
     }
 
     /// The hash function of object ids.

@@ -9,6 +9,7 @@ use windlass_kernel::is_git_name;
 use super::EntryMode;
 use super::contents::SnapshotContents;
 use super::extras::Extras;
+use super::index_state::RawPath;
 use super::object_reader::hex;
 use super::object_stream::{ObjectHeader, ObjectKind, ObjectStream, ObjectStreamError, format_of};
 use crate::TreeId;
@@ -207,6 +208,7 @@ impl ObjectIndex {
         let tagged = self.tags.get(root.as_str());
         if let Some(contents) = tagged {
             files.extras = contents.extras.clone();
+            files.nested.extend(contents.extras.unborn.iter().map(RawPath::path));
         }
         if files.extras.folders.len() > PATHS_MAX {
             return Err(format!("it has more than {PATHS_MAX} empty folders"));

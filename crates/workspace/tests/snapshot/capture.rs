@@ -239,11 +239,13 @@ fn a_repository_inside_is_named_and_never_lost() {
     let unborn = capture("a");
     assert_eq!(unborn.nested, [PathBuf::from("in")]);
     assert_eq!(names(&world, &unborn.tree), Vec::<String>::new());
+    assert_eq!(world.open().nested(&unborn.tree).unwrap(), [PathBuf::from("in")]);
     git_in(&inner, &["add", "-A"]);
     git_in(&inner, &["commit", "-q", "-m", "x"]);
     let born = capture("b");
     assert_eq!(born.nested, [PathBuf::from("in")]);
     assert_eq!(names(&world, &born.tree), ["in"]);
+    assert_eq!(world.open().nested(&born.tree).unwrap(), [PathBuf::from("in")]);
     assert_eq!(capture("b"), born);
     git_in(&inner, &["commit", "-q", "--allow-empty", "-m", "y"]);
     let moved = capture("c");

@@ -106,6 +106,27 @@ fn empty_folders_are_compared_and_come_back() {
 }
 
 #[test]
+fn empty_folders_that_are_ignored_are_left_out() {
+    for kind in KINDS {
+        let world = World::new(kind);
+        world.write("new/.gitignore", "out/\n");
+        world.write("new/file", "x");
+        fs::create_dir_all(world.path().join("new/out/deep")).unwrap();
+        fs::create_dir_all(world.path().join("new/kept")).unwrap();
+        let first = world.capture("first");
+        fs::remove_dir(world.path().join("new/out/deep")).unwrap();
+        assert_eq!(world.capture("same"), first, "{kind:?}");
+        fs::remove_dir(world.path().join("new/kept")).unwrap();
+        let second = world.capture("second");
+        let changes = world.open().changes(&first, &second).unwrap();
+        assert_eq!(told(&changes), ["removed 040000 → - new/kept"], "{kind:?}");
+        world.restore(&second, &first);
+        let folders = ["new/kept", "new/out"].map(|name| world.path().join(name).is_dir());
+        assert_eq!(folders, [true, true], "{kind:?}");
+    }
+}
+
+#[test]
 fn git_takes_such_a_snapshot_for_a_tree_and_keeps_it() {
     for kind in [Kind::Repository, Kind::Sha256] {
         let world = World::new(kind);
