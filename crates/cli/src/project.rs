@@ -341,6 +341,25 @@ impl Project {
         }
     }
 
+    /// What Windlass itself writes into the project while runs go on.
+    pub fn views(&self, config: &Config) -> Vec<PathBuf> {
+        let artifacts = self.artifacts(config);
+        let mut views = if artifacts == self.folder.join("artifacts") {
+            vec![artifacts]
+        } else {
+            // The project may have files of its own there.
+            windlass_views::written_below(&artifacts)
+        };
+        views.push(self.folder.join("checkpoints"));
+        // Workspaces are known by their real paths.
+        let real = self.root.canonicalize().unwrap_or_else(|_| self.root.clone());
+        let resolved = |view: PathBuf| match view.strip_prefix(&self.root) {
+            Ok(below) => real.join(below),
+            Err(_) => view,
+        };
+        views.into_iter().map(resolved).collect()
+    }
+
     /// The writer of run and checkpoint files.
     pub fn run_files(&self, store: &Arc<dyn Store>, config: &Config) -> Files {
         let files = Files::new(Arc::clone(store), self.artifacts(config));
@@ -391,6 +410,7 @@ impl Project {
         let set = self.policy(part, files)?.with_wrapped(wrapped);
         let workspace =
             FileWorkspace::new(self.workspace()).map_err(|error| unreadable(&self.root, &error))?;
+        let workspace = workspace.with_views(&self.views(&Self::config(files)?));
         let environment = std::env::vars_os().filter_map(|(name, value)| {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         });

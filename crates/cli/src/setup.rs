@@ -92,6 +92,8 @@ struct GatewayPool {
     store: Arc<dyn Store>,
     connectors: Arc<Connectors>,
     people: Arc<AccountPeople>,
+    /// What Windlass itself writes into the project.
+    views: Vec<PathBuf>,
     gateways: Mutex<BTreeMap<PathBuf, Arc<Gateway>>>,
 }
 
@@ -150,6 +152,7 @@ impl GatewayProvider for GatewayPool {
             message: format!("`{}` cannot be used as a workspace: {error}", workspace.display()),
             hint: None,
         })?;
+        let files = files.with_views(&self.views);
         let supervisor = PolicySupervisor::new(self.set.clone(), files, environment())
             .with_secrets(self.secrets.clone());
         let gateway = Gateway::new(
@@ -387,6 +390,7 @@ impl RunSetup {
             store: Arc::clone(&store),
             connectors: Arc::clone(&connectors),
             people: Arc::clone(&people),
+            views: project.views(&config),
             gateways: Mutex::default(),
         });
         let (snapshot_root, checkpoint_root) = (root.clone(), root.clone());

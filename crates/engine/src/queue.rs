@@ -14,7 +14,7 @@ use windlass_kernel::{
     Call, Code, Digest, State, TraceId, check_name, is_same_name, shown_with_files,
 };
 
-use windlass_runtime::{Answer, Attribution, CallView, Who};
+use windlass_runtime::{Answer, Attribution, CallView, Who, first_difference};
 use windlass_workspace::TreeId;
 
 use crate::engine::{Engine, refuse_ended, run_name};
@@ -339,7 +339,7 @@ impl Engine {
             None => !files.is_empty(),
         };
         if is_stale {
-            let path = files.first().map(|file| file.path.clone());
+            let path = self.changed_path(hold, &files)?;
             return Err(EngineError::Stale { run: name, path });
         }
         if !hold.asks(by) {
@@ -407,6 +407,13 @@ impl Engine {
             }
             Some(_) | None => Ok(Vec::new()),
         }
+    }
+
+    /// The first file that is no longer as it was when the call on hold was requested.
+    fn changed_path(&self, hold: &Hold, now: &[NamedFile]) -> Result<Option<String>, EngineError> {
+        let Some(call) = hold.held.call.filter(|_| !now.is_empty()) else { return Ok(None) };
+        let state = Reader::<Call>::state_of(self.store(), call, Check::Verified)?;
+        Ok(state.request.and_then(|(request, _)| first_difference(&request.files, now)))
     }
 
     /// A text as it may be stored.

@@ -156,6 +156,13 @@ impl Engine {
             Ok(_) | Err(GatewayError::AlreadyDecided { .. } | GatewayError::Refused { .. }) => {
                 Ok(())
             }
+            // The answer was to other files. The phase makes the call again, and people are asked again.
+            Err(GatewayError::Stale { path, .. }) => {
+                let reason = format!(
+                    "`{path}` has changed since the call was approved, so people are asked again"
+                );
+                Ok(gateway.withdraw(*call, trace_id, Code::HoldStale, reason)?)
+            }
             Err(error) => Err(error.into()),
         }
     }

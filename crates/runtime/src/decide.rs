@@ -98,6 +98,28 @@ impl Gateway {
         decided
     }
 
+    /// Denies a call of a run that waits to be approved or denied, because the run no longer asks about it. A call
+    /// that is not at that point is not changed.
+    ///
+    /// # Errors
+    /// [`GatewayError`]: `OfRun` if another run makes it, `Journal` with `Held` if another process works on it.
+    pub fn withdraw(
+        &self,
+        trace_id: TraceId,
+        run: TraceId,
+        code: Code,
+        reason: String,
+    ) -> Result<(), GatewayError> {
+        let mut recorder = CallRecorder::open(&self.store, trace_id, Vec::new())?;
+        require_run(recorder.state(), Some(run))?;
+        if recorder.state().next() != Next::Judge {
+            return Ok(());
+        }
+        let by = DecidedBy::Policy { rules: Vec::new() };
+        self.add_decision(&mut recorder, Decision::Deny, reason, Some(code), by)?;
+        Ok(recorder.commit(KeyAction::None, After::Release)?)
+    }
+
     fn decide_open(
         &self,
         trace_id: TraceId,
@@ -344,7 +366,8 @@ impl Gateway {
 }
 
 /// The first path whose file is not as it was seen.
-pub(crate) fn first_difference(seen: &[NamedFile], now: &[NamedFile]) -> Option<String> {
+#[must_use]
+pub fn first_difference(seen: &[NamedFile], now: &[NamedFile]) -> Option<String> {
     let differs = |one: &&NamedFile| !seen.contains(one);
     let missing = |one: &&NamedFile| !now.iter().any(|other| other.path == one.path);
     let found = now.iter().find(differs).or_else(|| seen.iter().find(missing));

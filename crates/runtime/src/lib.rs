@@ -25,7 +25,7 @@ mod supervisor;
 mod workspace;
 
 pub use clock::{Clock, SteadyClock, SystemClock};
-pub use decide::Answer;
+pub use decide::{Answer, first_difference};
 pub use error::GatewayError;
 pub use gateway::{Gateway, ReadDurability, Settings};
 pub use grant::grants_of_everything;

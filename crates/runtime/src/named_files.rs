@@ -5,7 +5,7 @@ use std::path::Path;
 
 use windlass_kernel::Digest;
 use windlass_kernel::artifact::NamedFile;
-use windlass_policy::{ResolvedPath, Workspace as _, files_matching};
+use windlass_policy::{ResolvedPath, Workspace as _, files_matching, folder_of_pattern};
 
 use crate::workspace::FileWorkspace;
 
@@ -15,15 +15,29 @@ const NAMED_FILE_BYTES_MAX: u64 = 32 << 20;
 
 impl FileWorkspace {
     /// The files of the workspace that these paths name, are below, or match, with the digests of their contents.
-    /// For more files than can be shown the folder or the pattern stands, with a digest of all of them.
+    /// For more files than can be shown the folder or the pattern stands, with a digest of all of them. What
+    /// Windlass itself writes counts only where a path leads into it.
     pub(crate) fn named_files(&self, paths: &[String]) -> Vec<NamedFile> {
         let mut named = BTreeMap::new();
         for path in paths {
             let is_pattern = path.contains(['*', '?', '[']);
+            let without_views = |start: &str, files: Option<Vec<String>>| match self.resolve(start)
+            {
+                ResolvedPath::Inside(start) if self.is_view(&start) => files,
+                ResolvedPath::Inside(_)
+                | ResolvedPath::Outside(_)
+                | ResolvedPath::Unresolvable(_) => {
+                    let own = |file: &String| !self.is_view(file);
+                    files.map(|files| files.into_iter().filter(own).collect())
+                }
+            };
             let (shown, files) = match self.resolve(path) {
-                _ if is_pattern => (path.clone(), files_matching(self, path)),
+                _ if is_pattern => {
+                    let files = files_matching(self, path);
+                    (path.clone(), without_views(folder_of_pattern(path), files))
+                }
                 ResolvedPath::Inside(path) if self.root().join(&path).is_dir() => {
-                    let files = self.files_below(&path);
+                    let files = without_views(&path, self.files_below(&path));
                     (path, files)
                 }
                 ResolvedPath::Inside(path) => (path.clone(), Some(vec![path])),
@@ -99,6 +113,29 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+
+    #[test]
+    fn what_windlass_writes_is_named_only_where_it_is_meant() {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().canonicalize().unwrap();
+        for file in ["own/views/a", "own/views/deep/b", "own/policy", "code"] {
+            std::fs::create_dir_all(root.join(file).parent().unwrap()).unwrap();
+            std::fs::write(root.join(file), "x").unwrap();
+        }
+        let views = [root.join("own/views"), "/elsewhere".into()];
+        let workspace = FileWorkspace::new(&root).unwrap().with_views(&views);
+        let names = |path: &str| {
+            let named = workspace.named_files(&[path.to_owned()]);
+            named.into_iter().map(|one| one.path).collect::<Vec<_>>()
+        };
+        assert_eq!(names("."), ["code", "own/policy"]);
+        assert_eq!(names("*"), ["code", "own/policy"]);
+        assert_eq!(names("own"), ["own/policy"]);
+        assert_eq!(names("o*/v*"), Vec::<String>::new());
+        assert_eq!(names("own/views"), ["own/views/a", "own/views/deep/b"]);
+        assert_eq!(names("own/views/d*"), ["own/views/deep/b"]);
+        assert_eq!(names("own/views/a"), ["own/views/a"]);
+    }
 
     #[test]
     fn what_is_in_folders_and_behind_patterns_is_named() {

@@ -15,6 +15,8 @@ const ENTRIES_MAX: usize = 100_000;
 pub struct FileWorkspace {
     root: PathBuf,
     folds_case: bool,
+    /// What Windlass itself writes below the root, relative to it.
+    views: Vec<PathBuf>,
 }
 
 impl FileWorkspace {
@@ -25,7 +27,21 @@ impl FileWorkspace {
     pub fn new(root: &Path) -> std::io::Result<Self> {
         let root = root.canonicalize()?;
         let folds_case = folds_case(&root);
-        Ok(Self { root, folds_case })
+        Ok(Self { root, folds_case, views: Vec::new() })
+    }
+
+    /// Sets the files and folders that Windlass itself writes. They change whenever a run goes on, so a call that
+    /// names a folder above them does not name them.
+    #[must_use]
+    pub fn with_views(mut self, views: &[PathBuf]) -> Self {
+        let below = |path: &PathBuf| path.strip_prefix(&self.root).ok().map(Path::to_owned);
+        self.views = views.iter().filter_map(below).collect();
+        self
+    }
+
+    /// Whether Windlass itself writes this path, which is relative to the root.
+    pub(crate) fn is_view(&self, path: &str) -> bool {
+        self.views.iter().any(|view| Path::new(path).starts_with(view))
     }
 
     /// The resolved directory.

@@ -24,7 +24,7 @@ mod ledger;
 mod packets;
 mod run_view;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use windlass_engine::{EngineError, HoldPackets, RunObservers};
@@ -52,6 +52,13 @@ struct RunFiles {
     view: RunView,
     /// Whether a file is out of date.
     stale: bool,
+}
+
+/// The files and folders that [`Files`] writes below a root.
+#[must_use]
+pub fn written_below(root: &Path) -> Vec<PathBuf> {
+    let names = ["checkpoints", "steps", "loop_state", "terminal", ".tmp", ".lock"];
+    names.map(|name| root.join(name)).to_vec()
 }
 
 impl Files {

@@ -13,7 +13,7 @@ mod traces;
 mod watch;
 
 pub use event_log::EventLog;
-pub use files::Files;
+pub use files::{Files, written_below};
 pub use metrics::{EndedRuns, Metrics, RunKind};
 pub use summary::RunSummary;
 pub use traces::{ListedTrace, WantedTraces, list_traces};

@@ -390,7 +390,8 @@ pub(super) fn lies_in(places: &[&str], path: &str) -> bool {
 }
 
 /// The folder that a file name pattern starts in.
-pub(crate) fn folder_of_pattern(path: &str) -> &str {
+#[must_use]
+pub fn folder_of_pattern(path: &str) -> &str {
     let Some(at) = path.find(['*', '?', '[']) else { return path };
     let before = path.get(..at).unwrap_or_default();
     before.rsplit_once('/').map_or(".", |(folder, _)| if folder.is_empty() { "/" } else { folder })

@@ -17,7 +17,8 @@ use std::io::{self, Write};
 use windlass_kernel::Code;
 use windlass_text::{Glob, GlobText};
 
-pub(crate) use facts::{Facts, folder_of_pattern};
+pub(crate) use facts::Facts;
+pub use facts::folder_of_pattern;
 
 use command::{CommandFacts, printable};
 use matching::{Applicable, Match, rule_match};
