@@ -85,7 +85,9 @@ impl Engine {
         run: &Run,
     ) -> Result<Event, EngineError> {
         let Event::Held(mut held) = event else { return Ok(event) };
-        if let Some(change) = self.repository.change(&self.workspace(run), run)? {
+        let left = self.left_by_rollback(run)?;
+        let change = self.repository.change_without(&self.workspace(run), run, &left);
+        if let Some(change) = change? {
             held.change = Some(change);
         }
         Ok(Event::Held(held))

@@ -61,6 +61,19 @@ pub(crate) fn git_of(workspace: &Path, run: &Run) -> Git {
     Git::new(workspace).omitting(copied_paths(run))
 }
 
+/// The work tree of a run, without these files of its workspace either.
+fn without(git: Git, workspace: &Path, run: &Run, files: &[PathBuf]) -> Result<Git, EngineError> {
+    if files.is_empty() {
+        return Ok(git);
+    }
+    // The workspace may be a folder of the repository.
+    let top = git.top_level()?;
+    let real = workspace.canonicalize().unwrap_or_else(|_| workspace.to_owned());
+    let below = real.strip_prefix(&top).unwrap_or(Path::new("")).to_owned();
+    let named = files.iter().map(|file| below.join(file).to_string_lossy().into_owned());
+    Ok(git.omitting(copied_paths(run).into_iter().chain(named)))
+}
+
 pub(crate) fn require_clean(git: &Git) -> Result<(), EngineError> {
     match git.status()? {
         WorktreeStatus::Clean => Ok(()),
@@ -232,11 +245,20 @@ impl Repository for GitRepository {
     }
 
     fn change(&self, workspace: &Path, run: &Run) -> Result<Option<Change>, EngineError> {
+        self.change_without(workspace, run, &[])
+    }
+
+    fn change_without(
+        &self,
+        workspace: &Path,
+        run: &Run,
+        files: &[PathBuf],
+    ) -> Result<Option<Change>, EngineError> {
         let started = run.started.as_ref();
         let Some(base) = started.and_then(|started| started.base.as_ref()) else {
             return Ok(None);
         };
-        let git = git_of(workspace, run);
+        let git = without(git_of(workspace, run), workspace, run, files)?;
         let tree = git.tree_of_worktree()?;
         let stat = git.diff_to(&Treeish::Commit(recorded_commit(&base.commit)?), &tree)?;
         let files = stat.files.iter().take(FILES_MAX);

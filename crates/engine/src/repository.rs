@@ -56,6 +56,18 @@ pub trait Repository: Send + Sync {
     /// [`EngineError::Requirement`] if git fails.
     fn change(&self, workspace: &Path, run: &Run) -> Result<Option<Change>, EngineError>;
 
+    /// Returns the changes of a run so far without these new files, which are not the run's; their paths are
+    /// relative to the workspace.
+    ///
+    /// # Errors
+    /// [`EngineError::Requirement`] if git fails.
+    fn change_without(
+        &self,
+        workspace: &Path,
+        run: &Run,
+        files: &[PathBuf],
+    ) -> Result<Option<Change>, EngineError>;
+
     /// Returns the changes of a run so far as a patch, and also those since an earlier tree of its files if one is
     /// named; `None` outside of a repository.
     ///

@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use windlass_kernel::run::plan::Doer;
+use windlass_kernel::run::plan::{Doer, Requirement};
 use windlass_kernel::run::{
     CheckpointKind, CheckpointRecord, CheckpointSide, Event, Next, PhaseStatus, Rollback, Run,
 };
@@ -14,7 +14,7 @@ use windlass_workspace::{ChangeKind, PathChange, RestoreMode, TreeId};
 
 use crate::drive::lock;
 use crate::engine::{Engine, run_name};
-use crate::error::EngineError;
+use crate::error::{EngineError, listed};
 use crate::queue::REASON_BYTES_MAX;
 use crate::run_recorder::RunRecorder;
 use crate::snapshot_store::recorded_tree;
@@ -178,6 +178,9 @@ impl Engine {
                 unfinished: plan.unfinished,
             });
         }
+        if request.resume {
+            refuse_to_take(run, &plan)?;
+        }
         // Nothing is recorded yet: a rollback that cannot be completed is refused.
         store.check_restorable(&now, &target)?;
         // Every rollback has its own references.
@@ -273,8 +276,28 @@ impl Engine {
             checkpointer.store().restore(&workspace, &from, &to, mode)?;
             checkpointer.mark_stale();
         }
-        let change = self.repository.change(&workspace, &run)?;
+        let left = self.left_by_rollback(&run)?;
+        let change = self.repository.change_without(&workspace, &run, &left)?;
         self.record(recorder, Event::RolledBack { change })
+    }
+
+    /// The files of people that the rollback in progress, or the one after which a run waits, leaves where they
+    /// are. They do not become the run's.
+    ///
+    /// # Errors
+    /// [`EngineError`] if the snapshots of the rollback cannot be read.
+    pub fn left_by_rollback(&self, run: &Run) -> Result<Vec<PathBuf>, EngineError> {
+        let waits = run.last_rollback.as_deref().filter(|_| run.is_rolling_back());
+        let Some(rollback) = run.pending_rollback().or(waits) else { return Ok(Vec::new()) };
+        let (Some(tree), Some(target)) = (&rollback.tree, &rollback.target) else {
+            return Ok(Vec::new());
+        };
+        if tree == target {
+            return Ok(Vec::new());
+        }
+        let store = self.checkpointer()?.store();
+        let left = store.changes(&recorded_tree(tree)?, &recorded_tree(target)?)?;
+        Ok(left.into_iter().map(|change| change.path).collect())
     }
 
     /// Completes an interrupted rollback.
@@ -335,6 +358,25 @@ fn without_files(run: &Run, checkpoint: &CheckpointRecord) -> RollbackPlan {
         nested: Vec::new(),
         unfinished: None,
     }
+}
+
+/// Fails if a run that begins in a clean repository would go on with files of people, and commit them.
+fn refuse_to_take(run: &Run, plan: &RollbackPlan) -> Result<(), EngineError> {
+    let is_clean = run.plan().is_some_and(|plan| plan.require.contains(&Requirement::CleanRepo));
+    let theirs = plan.left.iter().filter(|path| plan.changed.contains(path));
+    let names: Vec<String> = theirs.map(|path| path.to_string_lossy().into_owned()).collect();
+    if names.is_empty() || !is_clean {
+        return Ok(());
+    }
+    let message =
+        format!("these files are not the run's, and it would commit them: {}", listed(&names));
+    Err(EngineError::Invalid {
+        code: Code::RepoDirty,
+        message,
+        hint: Some(
+            "move these files out of the project, or roll back without `--resume`".to_owned(),
+        ),
+    })
 }
 
 /// The phase that changes the run's workspace and is not done, if any.

@@ -1,6 +1,6 @@
 //! What engines of tests are put together from.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -69,6 +69,15 @@ impl Repository for FakeRepository {
     }
 
     fn change(&self, _: &Path, _: &Run) -> Result<Option<Change>, EngineError> {
+        Ok(Some(Self::change()))
+    }
+
+    fn change_without(
+        &self,
+        _: &Path,
+        _: &Run,
+        _: &[PathBuf],
+    ) -> Result<Option<Change>, EngineError> {
         Ok(Some(Self::change()))
     }
 

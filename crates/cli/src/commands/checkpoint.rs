@@ -322,6 +322,12 @@ fn rollback(project: &Project, options: &CheckpointRollback, output: &Output) ->
     if let Some(tree) = run.last_rollback.as_ref().and_then(|rollback| rollback.snapshot.as_ref()) {
         output.note(&format!("the files as they were before are kept in the snapshot {tree}"));
     }
+    for path in setup.engine.left_by_rollback(&run)?.iter().take(NAMED_MAX) {
+        let path = sanitize(&path.to_string_lossy());
+        output.note(&format!(
+            "`{path}` is not the run's and was left where it is; move it away before the run goes on"
+        ));
+    }
     warn_of_nested(&setup, &run, output);
     // Without --resume the run is meant to wait, so that is a success.
     Ok(if options.resume { code } else { 0 })

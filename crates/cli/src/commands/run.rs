@@ -259,6 +259,7 @@ pub fn resume_run(project: &Project, setup: &RunSetup, trace_id: TraceId) -> Res
         Some(checkpoint_name(last.at, &phase.id, last.version))
     });
     let rollback = last
+        .as_ref()
         .map(|last| format!("`windlass checkpoint rollback {id}/{last} --force --reason TEXT`"));
     let tree = run.started.as_ref().and_then(|started| started.worktree.clone());
     let tree = tree.map(|tree| Ok::<_, Failure>(project.state()?.join(tree))).transpose()?;
@@ -279,15 +280,29 @@ pub fn resume_run(project: &Project, setup: &RunSetup, trace_id: TraceId) -> Res
         if !is_dirty {
             return failure;
         }
-        let mut hint =
-            "undo these changes, so that the files are as the run left them; a commit or a \
-                        stash would take the run's own work, too"
-                .to_owned();
-        if let Some(rollback) = rollback {
-            hint.push_str(&format!("; or {rollback} puts them back and keeps the present ones"));
-        }
-        failure.hint(hint)
+        failure.hint(dirty_hint(setup, &run, rollback.as_deref()))
     })
+}
+
+/// What helps when files have changed while a run waited. A rollback puts back what the run has written; what people
+/// have added it leaves alone.
+fn dirty_hint(setup: &RunSetup, run: &Run, rollback: Option<&str>) -> String {
+    let id = run_id(run);
+    let plan =
+        run.checkpoints.last().map(|last| setup.engine.plan_rollback(run.head.trace_id, last.id));
+    let plan = plan.and_then(Result::ok);
+    let mut hint = format!(
+        "move files of your own out of the project and undo your changes to the others, then run `windlass \
+         resume {id}` again (a commit or a stash would take the run's own work, too)"
+    );
+    let restores = plan.is_some_and(|plan| !plan.changes.is_empty());
+    if let Some(rollback) = rollback.filter(|_| restores) {
+        hint.push_str(&format!(
+            "; or {rollback} puts the run's files back, keeps the present ones in a snapshot, and asks again"
+        ));
+    }
+    hint.push_str(&format!("; or give the run up: `windlass cancel {id} --reason TEXT`"));
+    hint
 }
 
 /// Finds a run by what a person calls it, and the id of the hold that it waits at. The id of a hold that it does not

@@ -43,6 +43,7 @@ mod mends_09_driver;
 mod mends_10_files;
 mod mends_11_checkpoints;
 mod mends_12_bundles;
+mod mends_15_dirty;
 mod mends_16_calls;
 mod mends_16_words;
 mod mends_17_missing;
