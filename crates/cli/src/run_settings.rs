@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use windlass_engine::{Engine, EngineError, recorded_tree};
+use windlass_engine::{Engine, EngineError, PutBack, recorded_tree};
 use windlass_kernel::run::Run;
 use windlass_runtime::CallLimits;
 use windlass_workspace::Git;
 
+use crate::commands::checkpoint::print_files;
 use crate::output::{Output, sanitize};
 use crate::setup::RunSetup;
 
@@ -56,21 +57,41 @@ pub fn put_back(setup: &RunSetup, run: Run, output: &Output) -> Run {
     if !setup.config.runs.put_back || Engine::start_of_failed(&run).is_none() {
         return run;
     }
-    match setup.engine.put_back(run.head.trace_id, setup.engine.actor()) {
-        Ok(run) => {
-            output
-                .note("the files are as they were before the run; its work is in its checkpoints");
-            warn_of_nested(setup, &run, output);
-            run
+    match setup.engine.put_back(run.head.trace_id, setup.engine.actor(), false) {
+        Ok(done) => {
+            let names: Vec<_> = done.changes.iter().map(|one| one.path.to_string_lossy()).collect();
+            let more = names.len().saturating_sub(FILES_MAX);
+            let more = if more == 0 { String::new() } else { format!(" and {more} more") };
+            let names = names.get(..FILES_MAX.min(names.len())).unwrap_or_default().join(", ");
+            output.note(&format!(
+                "put back to how they were before the run, whose work is in its checkpoints: {}{more}",
+                sanitize(&names)
+            ));
+            warn_of_nested(setup, &done.run, output);
+            done.run
         }
         // The run has ended all the same, and says how to put them back.
         Err(error) => {
             let why = sanitize(&error.to_string());
             output.note(&format!("the files were not put back: {why} [{}]", error.code()));
+            if let Some(hint) = error.hint() {
+                output.note(&format!("hint: {}", sanitize(hint)));
+            }
             run
         }
     }
 }
+
+/// Prints the files that are put back, and those that stay as they are.
+pub fn print_put_back(done: &PutBack, output: &Output) {
+    print_files(&done.changes, output);
+    for path in done.kept.iter().take(FILES_MAX) {
+        output.line(&format!("not changed: {}", sanitize(&path.to_string_lossy())));
+    }
+}
+
+/// How many files are named.
+const FILES_MAX: usize = 20;
 
 /// How many repositories are named.
 const NESTED_MAX: usize = 5;

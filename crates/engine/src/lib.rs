@@ -50,6 +50,7 @@ pub use phase_executor::{
 };
 pub use policy_reader::{PolicyReader, PolicyStamp};
 pub use purge::{GateRetention, PurgeReport, PurgedCheckpoint, Retention};
+pub use put_back::PutBack;
 pub use queue::{Again, AnswerResult, HoldAnswer, HoldDetails, HoldQueue, WaitingRun};
 pub use recover::RecoveredRun;
 pub use repository::{CommitHook, Patch, PinRequest, PreparedCommit, Repository};

@@ -77,7 +77,7 @@ impl Engine {
         let store = self.checkpointer()?.store();
         let mut nested: BTreeSet<PathBuf> = store.nested(&now)?.into_iter().collect();
         nested.extend(store.nested(&tree)?);
-        let (plan, _) = self.compare(&run, checkpoint, &tree, &now)?;
+        let (plan, _) = self.compare(&run, checkpoint, &tree, &now, &BTreeSet::new())?;
         Ok(RollbackPlan { nested: nested.into_iter().collect(), ..plan })
     }
 
@@ -121,7 +121,7 @@ impl Engine {
         // The checkpoint must not be purged before the run is open again.
         let storing = self.checkpointer()?.store().lock_for_storing()?;
         let checkpoint = self.stored_target(&run, request.checkpoint)?.clone();
-        let rollback = self.prepare(&run, &checkpoint, request)?;
+        let (rollback, _) = self.prepare(&run, &checkpoint, request, &BTreeSet::new())?;
         let mut events = Vec::new();
         if run.head.state == Some(State::Init) {
             events.push(Event::Begun {});
@@ -147,13 +147,15 @@ impl Engine {
         Ok(target)
     }
 
-    /// Captures the workspace and returns the event of the rollback.
+    /// Captures the workspace and returns the event of the rollback, and what it does. The files in `kept` stay as
+    /// they are.
     pub(crate) fn prepare(
         &self,
         run: &Run,
         checkpoint: &CheckpointRecord,
         request: &RollbackRequest,
-    ) -> Result<Rollback, EngineError> {
+        kept: &BTreeSet<PathBuf>,
+    ) -> Result<(Rollback, RollbackPlan), EngineError> {
         let mut rollback = Rollback {
             archived: run.archived_by(checkpoint),
             by: request.by.clone(),
@@ -165,11 +167,13 @@ impl Engine {
             target: None,
             tree: None,
         };
-        let Some(workspace) = &checkpoint.workspace else { return Ok(rollback) };
+        let Some(workspace) = &checkpoint.workspace else {
+            return Ok((rollback, without_files(run, checkpoint)));
+        };
         let store = self.checkpointer()?.store();
         let now = store.capture_unreferenced(&self.workspace(run))?;
         let tree = recorded_tree(&workspace.tree)?;
-        let (plan, target) = self.compare(run, checkpoint, &tree, &now)?;
+        let (plan, target) = self.compare(run, checkpoint, &tree, &now, kept)?;
         if !plan.changed.is_empty() && !request.force {
             let paths = plan.changed.iter().map(|path| path.to_string_lossy().into_owned());
             return Err(EngineError::Changed {
@@ -190,17 +194,18 @@ impl Engine {
         rollback.snapshot = Some(now.to_string());
         rollback.target = Some(target.to_string());
         rollback.tree = Some(tree.to_string());
-        Ok(rollback)
+        Ok((rollback, plan))
     }
 
     /// Compares the workspace `now` with the run's last capture and with the checkpoint's `tree`. Returns
-    /// the plan, and the tree to restore: the checkpoint's, with the files that remain.
-    fn compare(
+    /// the plan, and the tree to restore: the checkpoint's, with the files that remain, those in `kept` among them.
+    pub(crate) fn compare(
         &self,
         run: &Run,
         checkpoint: &CheckpointRecord,
         tree: &TreeId,
         now: &TreeId,
+        kept: &BTreeSet<PathBuf>,
     ) -> Result<(RollbackPlan, TreeId), EngineError> {
         let store = self.checkpointer()?.store();
         let unfinished = unfinished_phase(run);
@@ -238,8 +243,15 @@ impl Engine {
         let files: Vec<PathBuf> =
             removed.iter().filter(|path| !folders.contains(*path)).cloned().collect();
         let ignored = store.ignored(&self.workspace(run), tree, &files)?;
-        let remains = |path: &PathBuf| ignored.contains(path) || added.contains(path.as_path());
-        let left: BTreeSet<PathBuf> = removed.into_iter().filter(remains).collect();
+        let remains = |path: &PathBuf| {
+            ignored.contains(path) || added.contains(path.as_path()) || kept.contains(path)
+        };
+        let mut left: BTreeSet<PathBuf> = removed.into_iter().filter(remains).collect();
+        let rewritten = changes.iter().filter(|change| match change.kind {
+            ChangeKind::Modified | ChangeKind::ModeChanged => kept.contains(&change.path),
+            ChangeKind::Added | ChangeKind::Removed | ChangeKind::TypeChanged => false,
+        });
+        left.extend(rewritten.map(|change| change.path.clone()));
         changes.retain(|change| !left.contains(&change.path));
         let left: Vec<PathBuf> = left.into_iter().collect();
         let target = match left.as_slice() {
@@ -250,7 +262,9 @@ impl Engine {
         let changed = since.into_iter().filter(|change| !change.is_of_folder());
         let changed = changed.map(|change| change.path);
         let plan = RollbackPlan {
-            changed: changed.filter(|path| !ignored.contains(path)).collect(),
+            changed: changed
+                .filter(|path| !ignored.contains(path) && !kept.contains(path))
+                .collect(),
             changes,
             left,
             unfinished,

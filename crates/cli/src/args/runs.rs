@@ -415,6 +415,12 @@ pub struct Close {
     /// checkpoints.
     #[arg(long, conflicts_with_all = ["merge", "discard"])]
     pub restore: bool,
+    /// With `--restore`: put files back though people may have changed them; the present ones are kept in a snapshot.
+    #[arg(long, requires = "restore")]
+    pub force: bool,
+    /// With `--restore`: list what would be put back, and change nothing.
+    #[arg(long, requires = "restore", conflicts_with = "force")]
+    pub dry_run: bool,
     /// Merge the run's branch into the branch from which the run started.
     #[arg(long)]
     pub merge: bool,

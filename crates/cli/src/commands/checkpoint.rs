@@ -260,7 +260,8 @@ fn print_diff(found: &CheckpointDiff, output: &Output) {
     }
 }
 
-fn print_files(files: &[PathChange], output: &Output) {
+/// Prints how files change.
+pub fn print_files(files: &[PathChange], output: &Output) {
     for one in files.iter().take(NAMED_MAX) {
         let (mark, style) = match one.kind {
             ChangeKind::Added => ("+", Style::Good),

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use windlass_engine::IntegrationRequest;
-use windlass_kernel::Code;
+use windlass_kernel::{Code, TraceId};
 use windlass_workspace::{Git, OnChanges};
 
 use crate::args::Close;
@@ -11,7 +11,8 @@ use crate::commands::status;
 use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, sanitize};
 use crate::project::Project;
-use crate::run_settings::warn_of_nested;
+use crate::run_settings::{print_put_back, warn_of_nested};
+use crate::setup::RunSetup;
 
 /// Removes the work tree, after its branch was merged if that is asked for; the branch and its commits stay.
 pub fn run(project: &Project, options: &Close, output: &Output) -> CommandResult {
@@ -30,15 +31,7 @@ pub fn run(project: &Project, options: &Close, output: &Output) -> CommandResult
             .hint("let the run end, or give it up with `windlass cancel RUN`"));
     }
     if options.restore {
-        let after = setup.engine.put_back(trace_id, setup.engine.actor())?;
-        warn_of_nested(&setup, &after, output);
-        if output.json {
-            output.value(&status::describe(&after))?;
-        } else {
-            output
-                .line("the files are as they were before the run; its work is in its checkpoints");
-        }
-        return Ok(0);
+        return restore(&setup, trace_id, options, output);
     }
     let merged = match options.merge {
         true => Some(setup.engine.integrate(
@@ -90,6 +83,29 @@ pub fn run(project: &Project, options: &Close, output: &Output) -> CommandResult
             started.run_id
         ));
     }
+    Ok(0)
+}
+
+/// Puts the files of a run that did not pass back, or lists what would be put back.
+fn restore(setup: &RunSetup, trace_id: TraceId, options: &Close, output: &Output) -> CommandResult {
+    if options.dry_run {
+        let plan = setup.engine.plan_put_back(trace_id)?;
+        if output.json {
+            let kept: Vec<_> = plan.kept.iter().map(|path| path.to_string_lossy()).collect();
+            output.value(&json!({ "files": plan.changes, "left_alone": kept }))?;
+        } else {
+            print_put_back(&plan, output);
+        }
+        return Ok(0);
+    }
+    let done = setup.engine.put_back(trace_id, setup.engine.actor(), options.force)?;
+    if output.json {
+        output.value(&status::describe(&done.run))?;
+    } else {
+        output.line("put back to how they were before the run; its work is in its checkpoints:");
+        print_put_back(&done, output);
+    }
+    warn_of_nested(setup, &done.run, output);
     Ok(0)
 }
 

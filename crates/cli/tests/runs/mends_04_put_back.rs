@@ -46,7 +46,7 @@ fn mend_04_by_a_setting_they_are_put_back_at_once() {
     let repo = Repo::new();
     repo.place.append(".windlass/config.toml", "\n[runs]\nput_back = true\n");
     repo.commit("a setting");
-    let ended = repo.run(&rejected()).exit(3);
+    let ended = repo.run(&rejected()).exit(3).warns("put back").warns("built.txt");
     assert_eq!(ended.json()["reason"], "review_rejected");
     assert_eq!(repo.status(), "");
     repo.windlass(&["close", &id_of(&ended), "--restore"]).fails_with(1, "CHECKPOINT_UNAVAILABLE");
@@ -102,4 +102,75 @@ fn mend_04_the_setting_counts_for_recovery() {
     repo.windlass(&line).exit(0);
     assert_eq!(repo.stands(&id)["outcome"], "BLOCKED");
     assert_eq!(repo.status(), "");
+}
+
+/// A loop whose only command waits until the test lets it go on.
+const SLOW: &str = "---
+id: slow
+title: Slow
+type: loop
+category: test
+version: \"1\"
+on_restart: hold
+phases:
+  - id: one
+    doer: { command: [sh, -c, \"echo work > work.txt; touch begun.txt; timeout 60 sh -c 'until [ -f go.txt ]; do sleep 0.05; done'; echo '{}'\"] }
+  - id: two
+    needs: [one]
+    doer: { command: [\"true\"] }
+---
+";
+
+/// A live run whose policy somebody changes while it is at work, with a file of their own.
+fn changed_while_at_work(settings: &str) -> (Repo, crate::harness::Outcome) {
+    let repo = Repo::with_loop("slow", SLOW);
+    repo.place.append(".windlass/config.toml", settings);
+    repo.write(".gitignore", "begun.txt\ngo.txt\n");
+    repo.commit("a setting");
+    let ended = std::thread::scope(|scope| {
+        let run = scope.spawn(|| repo.windlass(&["run", "wait", "--loop", "slow", "--json"]));
+        repo.until_begun();
+        repo.place.append(".windlass/policy/default.toml", "# mine\n");
+        repo.write("mine.txt", "mine\n");
+        repo.go();
+        run.join().expect("the run")
+    });
+    let ended = ended.exit(3);
+    assert_eq!(ended.json()["reason"], "POLICY_CHANGED_MID_RUN", "{ended}");
+    (repo, ended)
+}
+
+/// What a person has done in [`changed_while_at_work`] is still there.
+fn keeps_what_is_mine(repo: &Repo) {
+    assert!(repo.read(".windlass/policy/default.toml").ends_with("# mine\n"));
+    assert_eq!(repo.read("mine.txt"), "mine\n");
+}
+
+#[test]
+fn mend_04_what_people_did_meanwhile_is_not_put_back_by_itself() {
+    let (repo, ended) = changed_while_at_work("\n[runs]\nput_back = true\n");
+    keeps_what_is_mine(&repo);
+    ended.warns("mine.txt").warns("work.txt").warns("WORKSPACE_CHANGED").warns("--restore --force");
+}
+
+#[test]
+fn mend_04_what_people_did_meanwhile_is_named_and_their_settings_stay() {
+    let (repo, ended) = changed_while_at_work("");
+    let id = id_of(&ended);
+    let refused = repo.windlass(&["close", &id, "--restore"]).exit(3).warns("WORKSPACE_CHANGED");
+    refused.warns("`.windlass/policy/default.toml`").warns("`mine.txt`").warns("--dry-run");
+    keeps_what_is_mine(&repo);
+    let plan = repo.windlass(&["close", &id, "--restore", "--dry-run"]).exit(0);
+    let plan = plan.says("- mine.txt").says("- work.txt");
+    plan.says("not changed: .windlass/policy/default.toml");
+    keeps_what_is_mine(&repo);
+    let forced = repo.windlass(&["close", &id, "--restore", "--force"]).exit(0);
+    forced.says("- mine.txt").says("- work.txt").says("not changed: .windlass/policy/default.toml");
+    assert!(repo.read(".windlass/policy/default.toml").ends_with("# mine\n"));
+    assert_eq!((repo.read("mine.txt"), repo.read("work.txt")), (String::new(), String::new()));
+    let again = repo.windlass(&["close", &id, "--restore", "--force"]);
+    again.fails_with(1, "CHECKPOINT_UNAVAILABLE");
+    let shown = repo.windlass(&["status", &id]).exit(0);
+    assert!(!shown.text().contains("--restore"), "{shown}");
+    repo.is_whole();
 }
