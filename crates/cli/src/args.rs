@@ -50,8 +50,8 @@ const GLOBAL_OPTIONS: &str = "Global options";
 #[command(name = "windlass", version, arg_required_else_help = true, max_term_width = 100)]
 #[command(after_help = "First steps:\n  windlass init\n  windlass call run shell/read --args \
     '{\"line\":\"git status\"}'\n  windlass verify\n\nExit codes:\n  0 success, 1 failed, 2 wrong \
-    usage or input, 3 refused by policy, 4 waits for a person,\n  5 journal corrupt, 70 bug in \
-    Windlass. Every error code has a page in docs/errors.")]
+    usage or input, 3 refused by policy, 4 waits for a person,\n  5 journal corrupt, 6 a task of the \
+    driver loop asks a question, 70 bug in Windlass.\n  Every error code has a page in docs/errors.")]
 pub struct Cli {
     /// The project's folder [default: the nearest folder upward that contains `.windlass`].
     #[arg(long, short = 'C', global = true, value_name = "DIR", env = "WINDLASS_PROJECT")]
@@ -141,7 +141,7 @@ pub enum Command {
     #[command(
         after_help = "Examples:\n  windlass run \"fix the rounding in src/price.rs\"\n  windlass \
         run task.yaml --worktree\n  windlass run '{\"task\":\"…\",\"constraints\":{\"allowed_paths\":\
-        [\"src\"]}}' --answers answers.json\n\nExit codes: 0 passed, 3 blocked, 4 waits for a person, 6 a task of the\ndriver loop ended with a question."
+        [\"src\"]}}' --answers answers.json\n\nExit codes: 0 passed, 3 blocked, 4 waits for a person, 6 a task of the\ndriver loop asks a question (`windlass queue answer`), or ended with one."
     )]
     Run(RunTask),
     /// Resume a run after it was answered, or after its process died.

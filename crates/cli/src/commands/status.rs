@@ -6,7 +6,8 @@ use windlass_journal::{RunFilter, Runs};
 use windlass_kernel::State;
 use windlass_kernel::run::plan::{BudgetedResource, Phase, RunOutcome, Trigger};
 use windlass_kernel::run::{
-    Change, Hold, MeasuringFiles, PhaseState, PhaseStatus, Resolution, Run, RunName, VoteDecision,
+    Change, Hold, HoldRequest, MeasuringFiles, PhaseState, PhaseStatus, Resolution, Run, RunName,
+    VoteDecision,
 };
 use windlass_runtime::{Clock as _, SystemClock, grants_of_everything};
 use windlass_views::RunSummary;
@@ -309,7 +310,9 @@ pub fn print_end(run: &Run, output: &Output) {
             return;
         }
         output.line(&format!("\ninspect:  windlass queue show {id}"));
-        if hold.held.evidence.get("tool").is_some_and(|tool| tool == "ask/person") {
+        if hold.held.evidence.get("tool").is_some_and(|tool| tool == "ask/person")
+            || asks_for_text(&hold.held)
+        {
             output.line(&format!("answer:   windlass queue answer {id} TEXT --resume"));
         } else {
             output.line(&format!("approve:  windlass queue approve {id} --reason TEXT --resume"));
@@ -349,9 +352,16 @@ pub fn exit(run: &Run) -> u8 {
         (Some(ended), _) if ended.outcome == RunOutcome::Pass => 0,
         (Some(ended), _) if ended.reason == ASK_USER => 6,
         (Some(_), _) => 3,
+        (None, Some(hold)) if asks_for_text(&hold.held) => 6,
         (None, Some(_)) => 4,
         (None, None) => 1,
     }
+}
+
+/// Whether a task of the driver loop asks a person a question that is answered by a text.
+fn asks_for_text(held: &HoldRequest) -> bool {
+    let has = |key: &str| held.evidence.get(key).is_some_and(Value::is_array);
+    held.trigger == Trigger::PersonRequested && (has("questions") || has("candidates"))
 }
 
 /// A run as JSON, for lists.

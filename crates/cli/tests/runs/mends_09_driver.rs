@@ -63,7 +63,7 @@ fn mend_09_named_intents_and_plain_sentences_are_understood() {
         assert_eq!(intent_of(&ended), intent, "{task}");
     }
     // Nothing is guessed, and only tasks of the driver have an intent.
-    let asked = drive(&repo, "whatever", &json!({ "phases": {} }), &["--intent", "dance"]).exit(4);
+    let asked = drive(&repo, "whatever", &json!({ "phases": {} }), &["--intent", "dance"]).exit(6);
     assert_eq!(intent_of(&asked), Value::Null, "{asked}");
     repo.windlass(&["run", "fix it", "--intent", "chat"]).fails_with(2, "REQUEST_INVALID");
 }
@@ -189,21 +189,52 @@ fn waiting(repo: &Repo) -> String {
 fn mend_09_a_question_about_the_intent_is_answered() {
     let repo = settled();
     let answers = one(&output_of("code_generation"), &["echo fixed > fixed.txt"]);
-    let asked = drive(&repo, "the parser", &answers, &[]).exit(4);
+    let asked = drive(&repo, "the parser", &answers, &[]).exit(6);
     let id = id_of(&asked);
-    repo.windlass(&["queue", "show", &id]).exit(0).says("which of these is it").says("`debugging`");
+    let shown = repo.windlass(&["queue", "show", &id]).exit(0);
+    let next = format!("windlass queue answer {id} TEXT --resume");
+    shown.says("which of these is it").says("`debugging`").says(&next);
     let line = ["queue", "answer", &id, "code_generation", "--by", "ada", "--resume", "--json"];
     let passed = repo.windlass(&line).exit(0);
     assert_eq!(intent_of(&passed), "code_generation");
     assert_eq!(repo.read("fixed.txt"), "fixed\n", "a question does not keep the sandbox on");
     assert_eq!(telemetry(&repo, &id)["is_sealed"], true);
     // A second unclear answer ends the task, as does a rejection; both have an exit code of their own.
-    let asked = id_of(&drive(&repo, "the parser", &answers, &[]).exit(4));
+    let asked = id_of(&drive(&repo, "the parser", &answers, &[]).exit(6));
     let line = ["queue", "answer", &asked, "I do not know", "--by", "ada", "--resume", "--json"];
     assert_eq!(repo.windlass(&line).exit(6).json()["reason"], "ASK_USER");
-    let asked = id_of(&drive(&repo, "the parser", &answers, &[]).exit(4));
+    let asked = id_of(&drive(&repo, "the parser", &answers, &[]).exit(6));
     let line = [&["queue", "reject", &asked, "--resume"][..], &VOICE].concat();
     repo.windlass(&line).exit(6);
+}
+
+#[test]
+fn mend_09_a_question_of_the_agent_is_answered() {
+    for intent in ["research", "code_generation"] {
+        let repo = settled();
+        let usage = json!({ "input_tokens": 100, "output_tokens": 20 });
+        let mut asks = output_of(intent);
+        (asks["verdict"], asks["questions"]) = (json!("ASK_USER"), json!(["which one?"]));
+        let tries = [
+            json!({ "answer": asks, "usage": usage }),
+            json!({ "answer": output_of(intent), "usage": usage }),
+        ];
+        let script = json!({ "phases": { "p5": tries } });
+        let ask = || drive(&repo, &format!("{intent}: x"), &script, &[]).exit(6);
+        let asked = ask();
+        let id = id_of(&asked);
+        assert_eq!(asked.json()["hold"]["question"], "which one?", "{asked}");
+        let next = format!("windlass queue answer {id} TEXT --resume");
+        repo.windlass(&["queue", "show", &id]).exit(0).says("which one?").says(&next);
+        repo.windlass(&["status", &id]).exit(0).says("which one?").says(&next);
+        let line = ["queue", "answer", &id, "the second", "--by", "ada", "--resume", "--json"];
+        let passed = repo.windlass(&line).exit(0);
+        assert_eq!(passed.json()["outcome"], "PASS", "{passed}");
+        assert_eq!(telemetry(&repo, &id)["is_sealed"], true);
+        let rejected = id_of(&ask());
+        repo.windlass(&[&["queue", "reject", &rejected, "--resume"][..], &VOICE].concat()).exit(6);
+        repo.is_whole();
+    }
 }
 
 #[test]

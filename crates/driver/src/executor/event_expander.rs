@@ -2,7 +2,7 @@
 
 use crate::{Outcome, Phase, RecordedState as RecordedSandbox, SandboxEvent, TaskResult};
 use serde_json::{Value, json};
-use windlass_kernel::run::plan::{Doer, RunOutcome, Trigger};
+use windlass_kernel::run::plan::{Doer, Effect, RunOutcome, Trigger};
 use windlass_kernel::run::{Event, InvocationResult, Run};
 use windlass_kernel::{State, Timestamp};
 
@@ -191,8 +191,8 @@ impl Driver {
         let input = RecordInput { selection: selected.or(input.selection), ..input };
         let record = self.record(run, now, input)?;
         let mut events = vec![record];
-        // A question about the intent is no failure: the sandbox is on because the intent is not known.
-        let asks = stage == Phase::IntentClassification && result == TaskResult::AskUser;
+        // A question that a person can answer is no failure: the work goes on with the answer.
+        let asks = result == TaskResult::AskUser && asks_person(run, phase);
         if result != TaskResult::Success && !asks {
             events.push(self.failure(run, &reason)?);
         }
@@ -234,8 +234,8 @@ impl Driver {
         let stage = stage(run, &held.phase).unwrap_or(Phase::Execution);
         if held.trigger == Trigger::PersonRequested && stage == Phase::Intervention {
             held.evidence = failed_verification(run);
-        } else if let Some(question) = asked(run, stage) {
-            held.question = question;
+        } else if let Some((question, evidence)) = asked(run, stage, held.trigger) {
+            (held.question, held.evidence) = (question, evidence);
         }
         let result = match held.trigger {
             Trigger::PersonRequested if stage == Phase::Intervention => TaskResult::Intervention,
@@ -262,7 +262,17 @@ impl Driver {
                 ..RecordInput::new(run, stage)
             },
         )?;
-        Ok(vec![record, Event::Held(held)])
+        let mut events = vec![record];
+        if held.trigger == Trigger::PersonRequested && stage == Phase::Execution {
+            // The answer may change what the task is about, so the sandbox is left anew.
+            events.push(self.confine(
+                run,
+                SandboxEvent::IntentChanged,
+                "the agent asks a person",
+            )?);
+        }
+        events.push(Event::Held(held));
+        Ok(events)
     }
 
     /// Records the end of a task: a task boundary, and a seal over its telemetry.
@@ -301,11 +311,16 @@ impl Driver {
 
     /// Turns the sandbox on after a failure.
     fn failure(&self, run: &Run, why: &str) -> Result<Event, EngineError> {
+        self.confine(run, SandboxEvent::Failure, why)
+    }
+
+    /// Turns the sandbox on because of an event.
+    fn confine(&self, run: &Run, event: SandboxEvent, why: &str) -> Result<Event, EngineError> {
         self.confinement.set_confined(run.head.trace_id, true);
         let mut recorded = recorded::sandbox(run).unwrap_or_else(recorded::initial_sandbox);
-        recorded.sandbox = recorded.sandbox.apply(SandboxEvent::Failure);
+        recorded.sandbox = recorded.sandbox.apply(event);
         let why: String = why.chars().take(TEXT_CHARS_MAX).collect();
-        sandbox_note(SandboxEvent::Failure, &recorded, &why)
+        sandbox_note(event, &recorded, &why)
     }
 }
 
@@ -319,11 +334,40 @@ fn stage(run: &Run, phase: &str) -> Option<Phase> {
     stage_of(run, phase)
 }
 
-/// The question that phase 1 asks a person.
-fn asked(run: &Run, stage: Phase) -> Option<String> {
-    let answer =
-        recorded::answer_of(run, "classify").filter(|_| stage == Phase::IntentClassification)?;
-    recorded::str_field(answer, "reason").map(str::to_owned)
+/// Whether the gate of a phase can ask a person, once, when it says ASK_USER.
+fn asks_person(run: &Run, phase: &str) -> bool {
+    let gate =
+        run.position(phase).and_then(|at| run.phase(at)).and_then(|(phase, _)| phase.gate.as_ref());
+    let effect = gate.and_then(|gate| gate.verdicts.get(Outcome::AskUser.as_str()));
+    matches!(effect, Some(Effect::Intervene { .. }))
+}
+
+/// The most questions of an agent that are shown.
+const QUESTIONS_MAX: usize = 20;
+
+/// The question that a phase asks a person, and what belongs to it.
+fn asked(run: &Run, stage: Phase, trigger: Trigger) -> Option<(String, Value)> {
+    if trigger != Trigger::PersonRequested {
+        return None;
+    }
+    if stage == Phase::IntentClassification {
+        let answer = recorded::answer_of(run, "classify")?;
+        let candidates = answer.get("candidates").cloned().unwrap_or_default();
+        let question = recorded::str_field(answer, "reason")?.to_owned();
+        return Some((question, json!({ "candidates": candidates })));
+    }
+    let output = recorded::output(run).filter(|_| stage == Phase::Execution)?;
+    let listed = output.get("questions").and_then(Value::as_array);
+    let short = |text: &str| text.chars().take(TEXT_CHARS_MAX).collect::<String>();
+    let texts = listed.into_iter().flatten().filter_map(Value::as_str);
+    let mut questions: Vec<String> = texts.take(QUESTIONS_MAX).map(short).collect();
+    if questions.is_empty() {
+        let said = ["reason", "summary"].into_iter();
+        let said =
+            said.filter_map(|key| recorded::str_field(output, key)).find(|text| !text.is_empty());
+        questions.push(short(said.unwrap_or("the agent asks, and does not say what")));
+    }
+    Some((short(&questions.join("; ")), json!({ "questions": questions })))
 }
 
 /// What a person needs to know to edit an output: what failed, at which step, and where the output is.

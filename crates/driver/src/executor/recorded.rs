@@ -79,9 +79,13 @@ pub(super) fn intent(run: &Run) -> Option<IntentId> {
 
 /// What a person answered when phase 1 asked for the intent.
 pub(super) fn intent_answer(run: &Run) -> Option<&str> {
+    person_answer(run, crate::Phase::IntentClassification)
+}
+
+/// What a person answered when a phase asked.
+fn person_answer(run: &Run, stage: crate::Phase) -> Option<&str> {
     let (_, state) = run.all_phases().find(|(phase, _)| {
-        matches!(phase.doer, Doer::Person { .. })
-            && super::stage_of(run, phase) == Some(crate::Phase::IntentClassification)
+        matches!(phase.doer, Doer::Person { .. }) && super::stage_of(run, phase) == Some(stage)
     })?;
     str_field(&state.done.as_ref()?.answer, "reason")
 }
@@ -99,7 +103,10 @@ pub(super) fn verification(run: &Run) -> Option<Outcome> {
 /// The call that phase 4 prepared, for an attempt of phase 5.
 pub(super) fn next_call(run: &Run, attempt: u32) -> Option<NextCall> {
     let token_estimate = answer_of(run, "delegate")?.get("token_estimate")?.as_u64()?;
-    let kind = if attempt > 1 { crate::CallKind::Retry } else { crate::CallKind::First };
+    // Work that goes on after a person's answer repeats nothing that failed.
+    let is_answered = person_answer(run, crate::Phase::Execution).is_some();
+    let is_retry = attempt > 1 && !is_answered;
+    let kind = if is_retry { crate::CallKind::Retry } else { crate::CallKind::First };
     Some(NextCall { kind, token_estimate })
 }
 

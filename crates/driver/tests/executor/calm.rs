@@ -129,7 +129,12 @@ fn the_executor_may_not_state_facts_or_end_without_an_outcome() {
     ] {
         let mut other = answer("chat");
         other["verdict"] = json!(verdict);
-        let run = world.run("greetings", one(other, &[]));
+        let mut run = world.run("greetings", one(other, &[]));
+        if verdict == "ASK_USER" {
+            // A person could answer it.
+            assert_eq!(run.hold.as_ref().unwrap().held.question, "it is done");
+            run = world.answer(&run, VoteDecision::Rejected, "I do not know");
+        }
         assert_eq!(outcome(&run), expected);
         let notes = world.notes(run.head.trace_id, NoteKind::Telemetry);
         assert_eq!(notes.last().unwrap()["kind"], "closed");
