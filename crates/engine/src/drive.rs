@@ -87,10 +87,19 @@ impl Engine {
         let Event::Held(mut held) = event else { return Ok(event) };
         let left = self.left_by_rollback(run)?;
         let change = self.repository.change_without(&self.workspace(run), run, &left);
-        if let Some(change) = change? {
+        if let Some(change) = readable(change)? {
             held.change = Some(change);
         }
         Ok(Event::Held(held))
+    }
+}
+
+/// The change of a workspace; none if the work wrote files that git cannot read here, so that the run can still wait
+/// for a person.
+fn readable(change: Result<Option<Change>, EngineError>) -> Result<Option<Change>, EngineError> {
+    match change {
+        Err(error) if error.code() == Code::GitFilterRefused => Ok(None),
+        change => change,
     }
 }
 
@@ -373,7 +382,7 @@ fn perform(
     })?;
     let change = match (&assignment.subject, &result) {
         (Subject::Work, WorkResult::Waiting { .. }) => {
-            engine.repository.change(&assignment.workspace, &assignment.run)?
+            readable(engine.repository.change(&assignment.workspace, &assignment.run))?
         }
         _ => None,
     };

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use windlass_connect::Connect;
+use windlass_kernel::Code;
 use windlass_kernel::run::plan::Doer;
 use windlass_kernel::run::{Failure, PhaseResult};
 use windlass_redact::Redactor;
@@ -217,8 +218,17 @@ impl Executors {
             Some(_) => None,
         };
         let ran = evidence.as_ref().is_some_and(|evidence| evidence.ran);
+        let mut unreadable = None;
         let change = if ran || may_change(&assignment.phase.doer, tools) {
-            self.repository.change(&assignment.workspace, &assignment.run)?
+            match self.repository.change(&assignment.workspace, &assignment.run) {
+                // What the work wrote is the work's failure: the run must be able to go on or end.
+                Err(error) if error.code() == Code::GitFilterRefused => {
+                    let reason = format!("[{}] {error}", error.code());
+                    unreadable = Some(Failure { class: "critical_failure".to_owned(), reason });
+                    None
+                }
+                change => change?,
+            }
         } else {
             None
         };
@@ -228,6 +238,7 @@ impl Executors {
         if let Some(governed) = &governance {
             failure = governance::failure(governed, &assignment.run);
         }
+        failure = unreadable.or(failure);
         let summary = failure.as_ref().map_or_else(
             || answer.get("summary").and_then(Value::as_str).unwrap_or_default().to_owned(),
             |failure| failure.reason.clone(),

@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use crate::world::{Repo, answers, build, id_of, review, sh};
+use crate::world::{Repo, answers, build, id_of, passing, review, sh};
 
 /// A repository with attributes and a file, committed.
 fn with_file(attributes: &str, bytes: &[u8]) -> Repo {
@@ -57,12 +57,23 @@ fn mend_10_an_encoding_is_refused_and_wedges_no_run() {
     repo.write(".gitattributes", encoding);
     repo.commit("attributes");
     let built = answers(&[build(&[sh("echo a > k.txt")])], &[review("approved")]);
-    let refused = repo.run(&built);
-    assert_eq!(refused.error()["code"], "GIT_FILTER_REFUSED", "{refused}");
-    let runs = repo.windlass(&["status", "--json"]).exit(0).json();
-    let id = runs[0]["run_id"].as_str().unwrap();
-    repo.windlass(&["cancel", id, "--by", "ada", "--reason", "it cannot go on"]).exit(0);
-    assert_eq!(repo.stands(id)["reason"], "cancelled");
+    let ended = repo.run(&built).exit(3);
+    let detail = ended.json()["detail"].as_str().unwrap().to_owned();
+    assert!(detail.contains("GIT_FILTER_REFUSED") && detail.contains("k.txt"), "{ended}");
+    repo.windlass(&["close", &id_of(&ended), "--restore"]).exit(0).says("k.txt");
+    assert_eq!(repo.status(), "");
+    repo.is_whole();
+    repo.run(&passing()).exit(0);
+    // The same with a filter of the repository's own settings, and while it waits for a person.
+    let repo = Repo::new();
+    repo.write(".gitattributes", "*.up filter=up\n");
+    repo.commit("attributes");
+    repo.git(&["config", "filter.up.clean", "tr a-z A-Z"]);
+    let built = answers(&[build(&[sh("echo a > k.up"), sh("eval ls README.md")])], &[]);
+    let held = repo.run(&built).exit(4);
+    repo.windlass(&["queue", "show", &id_of(&held)]).exit(0);
+    repo.windlass(&["cancel", &id_of(&held), "--by", "ada", "--reason", "no"]).exit(0);
+    assert_eq!(repo.stands(&id_of(&held))["reason"], "cancelled");
 }
 
 #[test]
