@@ -63,6 +63,7 @@ impl Engine {
                 }
                 Ok(mut recorder) => {
                     refuse_ended(recorder.run())?;
+                    self.withdraw_call(recorder.run(), &detail_of(&request))?;
                     recorder.append(vec![cancelled(&request)])?;
                     self.stop.clear(Some(&run_id))?;
                     return Ok(Cancellation::Ended(Box::new(recorder.run().clone())));
@@ -87,13 +88,17 @@ pub(crate) fn end_by(request: &StopRequest) -> Event {
     if request.cancel {
         return cancelled(request);
     }
-    let StopRequest { by, reason, .. } = request;
-    let detail = format!("stopped by {by}: {reason}");
     let (outcome, reason) = (RunOutcome::Blocked, "kill_switch_active".to_owned());
-    Event::Ended { outcome, reason, detail }
+    Event::Ended { outcome, reason, detail: detail_of(request) }
 }
 
-fn cancelled(StopRequest { by, reason, .. }: &StopRequest) -> Event {
-    let detail = format!("cancelled by {by}: {reason}");
-    Event::Ended { outcome: RunOutcome::Blocked, reason: CANCELLED.to_owned(), detail }
+/// Who ends a run, and why.
+pub(crate) fn detail_of(StopRequest { by, reason, cancel }: &StopRequest) -> String {
+    let word = if *cancel { "cancelled" } else { "stopped" };
+    format!("{word} by {by}: {reason}")
+}
+
+fn cancelled(request: &StopRequest) -> Event {
+    let (outcome, reason) = (RunOutcome::Blocked, CANCELLED.to_owned());
+    Event::Ended { outcome, reason, detail: detail_of(request) }
 }

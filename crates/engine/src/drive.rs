@@ -13,7 +13,7 @@ use windlass_kernel::Code;
 use windlass_kernel::run::plan::BudgetedResource;
 use windlass_kernel::run::{Change, Event, Failure, Next, NoteKind, PhaseResult, Run, Usage, Work};
 
-use crate::cancel::end_by;
+use crate::cancel::{detail_of, end_by};
 use crate::engine::Engine;
 use crate::error::EngineError;
 use crate::phase_executor::{Assignment, Completion, PhaseRecorder, Subject, Verdict, WorkResult};
@@ -318,6 +318,8 @@ impl<'a> Drive<'a> {
     fn stop(&self) -> Result<StopState, EngineError> {
         match self.stop_request() {
             Some(request) if self.in_progress.is_empty() => {
+                let run = lock(self.recorder).snapshot();
+                self.engine.withdraw_call(&run, &detail_of(&request))?;
                 self.append(end_by(&request))?;
                 Ok(StopState::Ended)
             }

@@ -1,7 +1,7 @@
 //! Resumes a run after a person's answer or after its process died.
 
 use windlass_connect::received_signal;
-use windlass_journal::{Check, Reader};
+use windlass_journal::{Check, JournalError, Reader};
 use windlass_kernel::run::plan::{Doer, OnRestart, Phase, Plan, Requirement, RunOutcome, Trigger};
 use windlass_kernel::run::{
     AttemptStage, Event, Hold, HoldRequest, PhaseState, PhaseStatus, RecordedNote, Resolution, Run,
@@ -167,6 +167,21 @@ impl Engine {
         }
     }
 
+    /// Denies the call that a run waits for, because the run ends: nobody can approve it any more. This comes before
+    /// the end is recorded; a run that does not end then asks again.
+    pub(crate) fn withdraw_call(&self, run: &Run, why: &str) -> Result<(), EngineError> {
+        let hold = run.hold.as_ref();
+        let Some(call) = hold.and_then(|hold| hold.held.call) else { return Ok(()) };
+        // Its own work tree may be gone.
+        let gateway = self.gateways.gateway(&self.settings.root)?;
+        let reason = format!("run `{}` has ended: {why}", run_name(run));
+        match gateway.withdraw(call, run.head.trace_id, Code::RunEnded, reason) {
+            // A process works on it, and ends it.
+            Err(GatewayError::Journal(JournalError::Held(_))) => Ok(()),
+            withdrawn => Ok(withdrawn?),
+        }
+    }
+
     /// Whether the call on hold was dispatched by the answer of people, before a crash.
     fn is_taken_up(&self, hold: &Hold) -> Result<bool, EngineError> {
         let HoldRequest { trigger: Trigger::CallApproval, call: Some(call), .. } = &hold.held
@@ -229,6 +244,7 @@ impl Engine {
             return Ok(());
         }
         let run = run_name(recorder.run());
+        self.withdraw_call(recorder.run(), "its policy has changed")?;
         recorder.append(vec![end_by_policy()])?;
         Err(EngineError::PolicyChanged { run })
     }
@@ -268,6 +284,7 @@ impl Engine {
         reason: &str,
         detail: &str,
     ) -> Result<(), EngineError> {
+        self.withdraw_call(recorder.run(), detail)?;
         let (reason, detail) = (reason.to_owned(), detail.to_owned());
         recorder.append(vec![Event::Ended { outcome: RunOutcome::Blocked, reason, detail }])
     }

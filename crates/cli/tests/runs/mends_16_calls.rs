@@ -71,3 +71,41 @@ fn mend_16_files_that_change_after_the_answer_are_asked_about_again() {
     assert_eq!(repo.read("read.txt"), "another text\n");
     repo.is_whole();
 }
+
+/// A run that waits for a call.
+fn waiting_for_a_call() -> (Repo, String) {
+    let repo = Repo::new();
+    let script = answers(&[build(&[sh("eval ls README.md")])], &[review("approved")]);
+    let id = id_of(&repo.run(&script).exit(4));
+    let waiting = repo.windlass(&["call", "list", "--held", "--ids"]).exit(0);
+    assert_eq!(waiting.text().lines().count(), 1, "{waiting}");
+    (repo, id)
+}
+
+#[test]
+fn mend_16_no_call_of_a_run_that_has_ended_waits() {
+    let ends: [(&str, fn(&Repo, &str)); 3] = [
+        ("cancelled by ada", |repo, id| {
+            repo.windlass(&[&["cancel", id][..], &VOICE].concat()).exit(0);
+        }),
+        ("nobody answered the hold in time", |repo, _| {
+            repo.later(25, &["queue", "list"]).exit(0);
+        }),
+        ("its policy has changed", |repo, id| {
+            repo.windlass(&[&["queue", "approve", id][..], &VOICE].concat()).exit(0);
+            repo.place.append(".windlass/policy/default.toml", "# changed\n");
+            repo.windlass(&["resume", id]).exit(3).warns("POLICY_CHANGED_MID_RUN");
+        }),
+    ];
+    for (why, end) in ends {
+        let (repo, id) = waiting_for_a_call();
+        let call = repo.windlass(&["call", "list", "--held", "--ids"]).exit(0).text().to_owned();
+        end(&repo, &id);
+        assert_eq!(repo.stands(&id)["outcome"], "BLOCKED", "{why}");
+        let waiting = repo.windlass(&["call", "list", "--held", "--ids"]).exit(0);
+        assert_eq!(waiting.text(), "", "{why}");
+        let shown = repo.windlass(&["call", "show", call.trim()]).exit(0);
+        assert!(shown.text().contains("DENIED") && shown.text().contains(why), "{why}: {shown}");
+        repo.is_whole();
+    }
+}
