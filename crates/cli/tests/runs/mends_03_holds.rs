@@ -83,6 +83,32 @@ fn mend_03_a_budget_of_time_interrupts_a_command_of_an_agent() {
     assert_eq!(repo.read("never.txt"), "");
 }
 
+/// A loop whose command takes too long the first time.
+const LATE: &str = "---
+id: late
+title: Late
+type: loop
+category: test
+version: \"1\"
+on_restart: hold
+budget: { wall_minutes: 0.05 }
+phases:
+  - id: one
+    doer: { command: [sh, -c, \"if [ -f again ]; then echo '{}'; else touch again; sleep 60; fi\"] }
+---
+";
+
+#[test]
+fn mend_03_a_budget_of_time_that_runs_out_in_a_command_of_a_phase_is_asked_about() {
+    let repo = Repo::with_loop("late", LATE);
+    let held = repo.windlass(&["run", "wait", "--loop", "late", "--json"]).exit(4);
+    let run = held.json();
+    assert_eq!(run["hold"]["trigger"], "BUDGET_EXHAUSTED", "{held}");
+    let question = run["hold"]["question"].as_str().unwrap();
+    assert!(question.contains("wall_ms") && question.contains("`sh` was interrupted"), "{held}");
+    assert_eq!(repo.approve(&id_of(&held)).exit(0).json()["outcome"], "PASS");
+}
+
 /// A loop whose plan is approved by two of three people, and can be rejected by two.
 const PEOPLE: &str = "---
 id: people

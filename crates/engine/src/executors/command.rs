@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use windlass_connect::{Certainty, Job, Limits, Reply, Target};
-use windlass_kernel::run::plan::{Check, Effect};
-use windlass_kernel::run::{Failure, Run, Usage};
+use windlass_kernel::run::plan::{BudgetedResource, Check, Effect};
+use windlass_kernel::run::{Failure, Run, Usage, WaitsFor};
 use windlass_kernel::{Code, RiskLevel, ToolCallId, canon};
 use windlass_workspace::{PinnedPath, TreeId, require_pinned_unchanged};
 
@@ -33,7 +33,8 @@ impl Executors {
         let program = argv.first().cloned().unwrap_or_default();
         let invocation = recorder.invocation_started(assignment, &program, "command", None)?;
         let began = Instant::now();
-        let timeout = assignment.time_left.map_or(timeout, |left| timeout.min(left));
+        let left = assignment.time_left.filter(|left| *left < timeout);
+        let timeout = left.unwrap_or(timeout);
         let stdin = Some(format!("{}\n", phase_input(assignment)));
         let limits = Limits { timeout, output_bytes_max: ANSWER_BYTES_MAX };
         let written = match &assignment.subject {
@@ -44,12 +45,14 @@ impl Executors {
         let reply = match self.pinned(argv, written, assignment) {
             Ok(pinned) => {
                 let measures = matches!(assignment.subject, Subject::Check(_));
-                let program = Program { stdin, pinned, measures, ..Program::new(argv, limits) };
-                self.run_program(program, assignment)?
+                let job = Program { stdin, pinned, measures, ..Program::new(argv, limits) };
+                self.run_program(job, assignment)?
             }
             Err(reply) => reply,
         };
+        let ran_out = matches!(&reply, Reply::Failure { code: Code::ToolTimeout, .. });
         let result = match (&assignment.subject, reply) {
+            _ if ran_out && left.is_some() => out_of_time(&program),
             (Subject::Work, reply) => phase_result(reply),
             (Subject::Check(check), reply) => check_result(reply, check),
         };
@@ -169,6 +172,17 @@ impl Program {
     pub fn new(argv: &[String], limits: Limits) -> Self {
         let (argv, pinned) = (argv.to_vec(), Vec::new());
         Self { argv, stdin: None, cwd: None, limits, pinned, staged: None, measures: false }
+    }
+}
+
+/// The result of a program that was interrupted because the run's budget of time was used up.
+fn out_of_time(program: &str) -> WorkResult {
+    let note = format!("`{program}` was interrupted, may have taken effect, and is run again then");
+    WorkResult::Waiting {
+        waits_for: WaitsFor::Budget { resource: BudgetedResource::WallMs },
+        evidence: json!({ "note": note }),
+        question: "the working time is used up".to_owned(),
+        usage: Usage::default(),
     }
 }
 

@@ -163,7 +163,11 @@ impl Run {
                 WaitsFor::Call { call } => (Trigger::CallApproval, Some(*call)),
                 WaitsFor::Agent { .. } => (Trigger::AgentUnavailable, None),
                 WaitsFor::Budget { resource } => {
-                    return self.budget_request(position, *resource, state.attempt);
+                    let mut held = self.budget_request(position, *resource, state.attempt);
+                    if let Some(note) = evidence.get("note").and_then(Value::as_str) {
+                        held.question = format!("{}; {note}", held.question);
+                    }
+                    return held;
                 }
             };
             let mut held = self.held(position, trigger, question.clone());
