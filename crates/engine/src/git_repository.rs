@@ -52,6 +52,14 @@ pub(crate) fn recorded_commit(text: &str) -> Result<CommitId, EngineError> {
     })
 }
 
+/// The files from which a run started.
+fn start_of(base: &Base) -> Result<Treeish, EngineError> {
+    Ok(match &base.tree {
+        Some(tree) => Treeish::Tree(recorded_tree(tree)?),
+        None => Treeish::Commit(recorded_commit(&base.commit)?),
+    })
+}
+
 fn dirty(message: String) -> EngineError {
     EngineError::Requirement { code: Code::RepoDirty, message }
 }
@@ -211,7 +219,15 @@ impl Repository for GitRepository {
         };
         let Some(head) = head else { return Ok(None) };
         let branch = git.branch()?;
-        Ok(Some(Base { branch, commit: head.as_str().to_owned() }))
+        Ok(Some(Base { branch, commit: head.as_str().to_owned(), tree: None }))
+    }
+
+    fn uncommitted_tree(&self, workspace: &Path) -> Result<Option<String>, EngineError> {
+        let git = Git::new(workspace);
+        match git.status()? {
+            WorktreeStatus::Clean => Ok(None),
+            WorktreeStatus::Dirty { .. } => Ok(Some(git.tree_of_worktree()?.as_str().to_owned())),
+        }
     }
 
     fn require_clean(&self, workspace: &Path) -> Result<(), EngineError> {
@@ -260,7 +276,7 @@ impl Repository for GitRepository {
         };
         let git = without(git_of(workspace, run), workspace, run, files)?;
         let tree = git.tree_of_worktree()?;
-        let stat = git.diff_to(&Treeish::Commit(recorded_commit(&base.commit)?), &tree)?;
+        let stat = git.diff_to(&start_of(base)?, &tree)?;
         let files = stat.files.iter().take(FILES_MAX);
         // A binary file counts as one changed line.
         let binary = stat.files.iter().filter(|file| file.lines == LineChange::Binary).count();
@@ -286,7 +302,7 @@ impl Repository for GitRepository {
         };
         let git = git_of(workspace, run);
         let tree = git.tree_of_worktree()?;
-        let text = git.patch_to(&Treeish::Commit(recorded_commit(&base.commit)?), &tree)?;
+        let text = git.patch_to(&start_of(base)?, &tree)?;
         let since = since.map(|since| -> Result<String, EngineError> {
             let since = recorded_tree(since)?;
             Ok(if since == tree {

@@ -32,6 +32,12 @@ pub trait Repository: Send + Sync {
     /// [`EngineError::Requirement`] if git fails.
     fn base(&self, workspace: &Path) -> Result<Option<Base>, EngineError>;
 
+    /// Returns the tree of the files of a workspace, if they differ from its current commit.
+    ///
+    /// # Errors
+    /// [`EngineError::Requirement`] if git fails.
+    fn uncommitted_tree(&self, workspace: &Path) -> Result<Option<String>, EngineError>;
+
     /// Fails if the workspace has changes or untracked files.
     ///
     /// # Errors

@@ -116,7 +116,7 @@ impl Engine {
         self.end_interrupted_runs(&new.plan)?;
         self.require_free_workspace(&new)?;
         let root = &self.settings.root;
-        let base = self.repository.base(root)?;
+        let mut base = self.repository.base(root)?;
         let needs_repo = new.worktree
             || new
                 .plan
@@ -139,6 +139,9 @@ impl Engine {
         if base.is_some() {
             // Otherwise the first phase that changes something would fail.
             self.repository.require_filters(root)?;
+        }
+        if let Some(base) = base.as_mut().filter(|_| !new.worktree) {
+            base.tree = self.repository.uncommitted_tree(root)?;
         }
         self.require_pinned(&new, base.as_ref())?;
         let policy_hash = self.policy_hash(&new.plan)?;

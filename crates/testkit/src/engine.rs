@@ -53,7 +53,11 @@ impl Repository for FakeRepository {
         if self.missing.load(Ordering::SeqCst) {
             return Ok(None);
         }
-        Ok(Some(Base { branch: Some("main".to_owned()), commit: EMPTY.to_owned() }))
+        Ok(Some(Base { branch: Some("main".to_owned()), commit: EMPTY.to_owned(), tree: None }))
+    }
+
+    fn uncommitted_tree(&self, _: &Path) -> Result<Option<String>, EngineError> {
+        Ok(None)
     }
 
     fn require_clean(&self, _: &Path) -> Result<(), EngineError> {

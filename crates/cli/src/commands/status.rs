@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use windlass_engine::Engine;
 use windlass_journal::{RunFilter, Runs};
 use windlass_kernel::State;
-use windlass_kernel::run::plan::{BudgetedResource, Phase, RunOutcome, Trigger};
+use windlass_kernel::run::plan::{BudgetedResource, Phase, Plan, Requirement, RunOutcome, Trigger};
 use windlass_kernel::run::{
     Change, Hold, HoldRequest, MeasuringFiles, PhaseState, PhaseStatus, Resolution, Run, RunName,
     VoteDecision,
@@ -283,7 +283,10 @@ pub fn print_end(run: &Run, output: &Output) {
         let word = output.paint(ended.outcome.as_str(), style);
         output.line(&format!("{id} {word}, {}{commit}{detail}", sanitize(&ended.reason)));
         if Engine::start_of_failed(run).is_some() {
-            output.line("\nits changes are still in the project, and refuse the next run:");
+            let clean = |plan: &Plan| plan.require.contains(&Requirement::CleanRepo);
+            let refuses = run.plan().is_some_and(clean);
+            let next = if refuses { ", and refuse the next run" } else { "" };
+            output.line(&format!("\nits changes are still in the project{next}:"));
             output.line(&format!("put back:  windlass close {id} --restore"));
             output.line(&format!("look:      windlass checkpoint list {id}"));
         }

@@ -81,3 +81,50 @@ fn mend_07_the_answer_and_who_gave_it_are_there() {
     let packet = repo.artifact(&format!("terminal/TP_{id}.yaml"));
     assert!(packet.contains("approved by ada: it is right"), "{packet}");
 }
+
+/// A loop that can work in a repository with changes, and fails.
+const LOOSE: &str = "---
+id: loose
+title: Works anywhere
+type: loop
+category: test
+version: \"1\"
+on_restart: hold
+phases:
+  - id: look
+    doer: { command: [sh, -c, \"echo '{}'\"] }
+  - id: build
+    needs: [look]
+    doer: { agent: builder }
+---
+";
+
+#[test]
+fn mend_07_what_differed_before_a_run_is_not_told_as_its_work() {
+    let repo = Repo::with_loop("loose", LOOSE);
+    repo.write("mine.txt", "mine\n");
+    repo.write("README.md", "another text\n");
+    let loose =
+        |calls: &[Value]| repo.run_with(&answers(&[build(calls)], &[]), &["--loop", "loose"]);
+    let files = || -> Vec<Value> {
+        let text = repo.artifact("loop_state/attempt_ledger.jsonl");
+        let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        lines
+            .filter(|line| line["attempt_id"].is_number())
+            .map(|line| line["changed_files"].clone())
+            .collect()
+    };
+    // One that changes nothing.
+    let failed = id_of(&loose(&[sh("exit 7")]).exit(3));
+    assert!(files().iter().all(|files| *files == json!([])), "{:?}", files());
+    let shown = repo.windlass(&["status", &failed]).exit(0);
+    assert!(!shown.text().contains("still in the project"), "{shown}");
+    // One that does, and waits.
+    let held = loose(&[sh("echo work > work.txt"), sh("eval ls README.md")]).exit(4);
+    let shown = repo.windlass(&["queue", "show", &id_of(&held)]).exit(0).says("work.txt");
+    assert!(!shown.text().contains("mine.txt"), "{shown}");
+    repo.windlass(&["cancel", &id_of(&held), "--by", "ada", "--reason", "no"]).exit(0);
+    let shown = repo.windlass(&["status", &id_of(&held)]).exit(0).says("still in the project:");
+    assert!(!shown.text().contains("refuse the next run"), "{shown}");
+    repo.is_whole();
+}

@@ -52,6 +52,9 @@ pub struct Base {
     pub branch: Option<String>,
     /// The commit.
     pub commit: String,
+    /// The tree of the files at the start, if they differed from the commit: what differed then is not the run's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tree: Option<String>,
 }
 
 /// The result of the work of an attempt.

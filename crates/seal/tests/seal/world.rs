@@ -75,7 +75,7 @@ pub fn started() -> Started {
     let build = phase("build", &[], Doer::Agent { agent: "a".into(), prompt: None });
     let plan = Plan { id: "small".into(), title: "Small".into(), ..plan(vec![build]) };
     Started {
-        base: Some(Base { branch: Some("main".into()), commit: BASE.into() }),
+        base: Some(Base { branch: Some("main".into()), commit: BASE.into(), tree: None }),
         run_id: "run-1".into(),
         task: json!({ "task": "write it" }),
         ..plans::started(plan)
