@@ -167,7 +167,9 @@ pub enum Command {
     /// List the runs that wait for a decision, and answer them.
     #[command(subcommand)]
     Queue(Queue),
-    /// Pause one run or all, until `--clear` lifts it; `windlass cancel` gives a run up.
+    /// Stop one run or all: a run at work ends, one that waits is paused until `--clear`.
+    ///
+    /// `windlass cancel` gives a run up.
     Stop(StopRuns),
     /// Give up a run that has not ended, wherever it stands; what it changed stays.
     Cancel(Cancel),

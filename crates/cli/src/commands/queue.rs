@@ -14,7 +14,7 @@ use crate::args::{Answer, Decider, Queue, SendBack};
 use crate::commands::call::print_view;
 use crate::commands::run::{find_hold, open, open_to_read, report, resume_run};
 use crate::commands::verify::count;
-use crate::commands::{expiry, read_args, session_core, status};
+use crate::commands::{expiry, read_args, session_core, status, stop};
 use crate::failure::{CommandResult, Failure, exit_of};
 use crate::output::{Output, Style, sanitize};
 use crate::part::Part;
@@ -70,6 +70,8 @@ fn list(project: &Project, limit: usize, ids: bool, output: &Output) -> CommandR
             output.note(&format!("{} more; raise --limit to list them", count - waiting.len()));
         }
     }
+    let names = waiting.iter().filter_map(|one| one.run.started.as_ref());
+    stop::tell(project, names.map(|started| started.run_id.as_str()), output);
     for (name, error) in &damaged {
         output.note(&format!("{name} is corrupt: {error} [{}]", error.code()));
     }

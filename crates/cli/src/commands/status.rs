@@ -13,7 +13,7 @@ use windlass_runtime::{Clock as _, SystemClock, grants_of_everything};
 use windlass_views::RunSummary;
 
 use crate::args::Status;
-use crate::commands::{expiry, metrics, session_core, transcript};
+use crate::commands::{expiry, metrics, session_core, stop, transcript};
 use crate::failure::{CommandResult, Failure, exit_of};
 use crate::installed;
 use crate::missions;
@@ -37,6 +37,13 @@ pub fn run(project: &Project, options: &Status, output: &Output) -> CommandResul
             output.value(&describe(&run))?;
         } else {
             print(&run, output);
+        }
+        if run.ended.is_none() {
+            stop::tell(
+                project,
+                std::iter::once(RunName::of(run.head.trace_id).to_string().as_str()),
+                output,
+            );
         }
         return Ok(0);
     }
@@ -88,6 +95,12 @@ pub fn run(project: &Project, options: &Status, output: &Output) -> CommandResul
     if code != 0 {
         output.note("run `windlass verify` for details");
     }
+    let open: Vec<String> = found
+        .iter()
+        .filter(|one| one.trace.head.state != Some(State::Terminal))
+        .map(|one| one.name.to_string())
+        .collect();
+    stop::tell(project, open.iter().map(String::as_str), output);
     tell_core(project, &runs, output)?;
     if let Some(told) = project.held_log() {
         output.note(&format!("{} {told}", output.paint_note("warning:", Style::Bad)));

@@ -109,16 +109,38 @@ fn mend_01_a_run_that_has_ended_or_never_was_cannot_be_given_up() {
 }
 
 #[test]
-fn mend_01_stop_says_that_it_is_a_pause() {
+fn mend_01_stop_says_what_it_does_and_is_shown() {
     let repo = Repo::new();
     let help = repo.windlass(&["stop", "--help"]).exit(0);
-    for words in ["--clear", "windlass cancel"] {
+    for words in ["--clear", "cancel", "a run at work ends"] {
         assert!(help.text().contains(words), "{help}");
     }
     let id = id_of(&repo.run(&escalating()).exit(4));
-    repo.windlass(&["stop", &id]).exit(0).says(&format!("windlass stop {id} --clear"));
+    let clear = format!("windlass stop {id} --clear");
+    repo.windlass(&["stop", &id, "--by", "ada", "--reason", "lunch"]).exit(0).says(&clear);
+    for look in [&["status"][..], &["status", &id], &["queue", "list"]] {
+        let told = repo.windlass(look).exit(0);
+        told.warns(&format!("{id} is stopped by ada: lunch")).warns(&clear);
+    }
     let refused = repo.windlass(&["resume", &id]).exit(3);
     assert!(refused.stderr.contains("windlass cancel"), "{refused}");
     repo.windlass(&["stop", &id, "--clear"]).exit(0);
+    repo.windlass(&["status"]).exit(0).quiet();
     repo.approve(&id).exit(0);
+    repo.windlass(&["stop", "--by", "ada", "--reason", "lunch"]).exit(0).says("end BLOCKED");
+    repo.windlass(&["queue", "list"]).exit(0).warns("all runs are stopped by ada: lunch");
+}
+
+#[test]
+fn mend_01_stop_of_a_run_at_work_says_that_it_ends() {
+    let repo = Repo::new();
+    let calls = [sh(UNTIL_GO), sh("echo never >> never.txt")];
+    let path = repo.answers(&answers(&[build(&calls)], &[review("approved")]));
+    let child = repo.place.command(&["run", "one", "--json", "--answers", &path]).spawn().unwrap();
+    repo.until_begun();
+    let said = repo.windlass(&["stop", "last"]).exit(0).says("it ends BLOCKED");
+    assert!(!said.text().contains("cannot go on until"), "{said}");
+    repo.go();
+    let ended = Outcome::of("windlass run".to_owned(), child.wait_with_output().unwrap());
+    assert_eq!(ended.exit(3).json()["reason"], "kill_switch_active");
 }
