@@ -82,9 +82,12 @@ fn waiting_for_a_call() -> (Repo, String) {
     (repo, id)
 }
 
+/// Ends a run.
+type End = fn(&Repo, &str);
+
 #[test]
 fn mend_16_no_call_of_a_run_that_has_ended_waits() {
-    let ends: [(&str, fn(&Repo, &str)); 3] = [
+    let ends: [(&str, End); 3] = [
         ("cancelled by ada", |repo, id| {
             repo.windlass(&[&["cancel", id][..], &VOICE].concat()).exit(0);
         }),

@@ -68,14 +68,16 @@ fn a_program_that_takes_too_long_is_ended() {
     let run = calm(&world).start(new_run(plan(vec![slow.clone()]))).unwrap();
     let failure = run.phases[0].done.as_ref().unwrap().failure.clone().unwrap();
     assert_eq!(failure.class, "timeout");
-    // The run's own time limits it too.
+    // The run's own time limits it too, and a person can grant more of it.
     if let windlass_kernel::run::plan::Doer::Command { timeout_ms, .. } = &mut slow.doer {
         *timeout_ms = 60_000;
     }
     let mut plan = plan(vec![slow]);
     plan.budget = Budget { wall_ms: Some(300), ..Budget::default() };
     let run = calm(&World::new()).start(new_run(plan)).unwrap();
-    assert_eq!(run.phases[0].done.as_ref().unwrap().failure.clone().unwrap().class, "timeout");
+    let held = &run.hold.as_ref().unwrap().held;
+    assert_eq!(held.trigger, windlass_kernel::run::plan::Trigger::BudgetExhausted);
+    assert!(held.question.contains("`sh` was interrupted"), "{}", held.question);
 }
 
 /// The verdict of a program that checks, and how the run ended.
