@@ -147,6 +147,32 @@ fn mend_13_artifacts_beside_entries_are_verified() {
 }
 
 #[test]
+fn mend_13_artifacts_of_unknown_schemas_are_refused() {
+    let place = Place::new();
+    for (field, value) in [("schema_id", "foo.tool_effect"), ("schema_version", "v9")] {
+        let (mut entries, mut bodies) = chain("completed");
+        bodies[3][field] = json!(value);
+        entries[3]["artifact_digest"] = json!(canonical_digest(&bodies[3]));
+        relink(&mut entries);
+        let document = json!({ "entries": entries, "artifacts": bodies });
+        let message = refused(&place, &document, "STATE_CHECKSUM_MISMATCH", 4);
+        let expected = format!("the {field} of its artifact is `{value}`");
+        assert!(message.contains(&expected), "{message}");
+    }
+    // The same for the events of runs and grants, of which nothing else is compared.
+    let place = Place::with_project();
+    let given = ["grant", "add", "shell/run", "--command", "make check", "--reason", "x", "--json"];
+    let id = place.run(&given).exit(0).json()["trace_id"].as_str().unwrap().to_owned();
+    let log = place.run(&["trace", "log", &id, "--artifacts", "--json"]).exit(0);
+    let mut line: Value = serde_json::from_str(log.text().lines().next().unwrap()).unwrap();
+    verify(&place, &json!([line])).exit(0);
+    line["artifact"]["schema_version"] = json!("v9");
+    line["entry"]["artifact_digest"] = json!(canonical_digest(&line["artifact"]));
+    relink(std::slice::from_mut(&mut line["entry"]));
+    refused(&place, &json!([line]), "STATE_CHECKSUM_MISMATCH", 1);
+}
+
+#[test]
 fn mend_13_a_log_with_its_artifacts_is_verified_line_by_line() {
     let place = Place::with_project();
     let id = place.completed();

@@ -59,19 +59,13 @@ fn every_form_of_a_chain_gives_the_same_finding() {
 }
 
 #[test]
-fn small_and_empty_chains_hold() {
+fn a_chain_of_one_entry_holds() {
     let place = Place::new();
     let entries = entries("pending");
     for one in [entries[0].to_string(), serde_json::to_string_pretty(&entries[0]).unwrap()] {
         let found = verify(&place, one).exit(0).json();
         assert_eq!(found["entry_count"], 1);
         assert_eq!(found["final_state"], "PENDING");
-    }
-    for none in ["[]", " [ ] \n", "{\"entries\":[]}"] {
-        let found = verify(&place, none).exit(0).json();
-        assert_eq!(found["chain_valid"], true, "{none:?}");
-        assert_eq!(found["entry_count"], 0, "{none:?}");
-        assert_eq!(found["final_state"], Value::Null, "{none:?}");
     }
 }
 
@@ -92,7 +86,8 @@ fn a_torn_chain_is_broken_where_it_is_torn() {
     let first_end = text.find('\n').unwrap();
     torn(&format!("{}{}", &text[..first_end - 20], &text[first_end..]), 1, 4);
     let array = json!(entries("completed")).to_string();
-    torn(&array[..array.len() - 20], 1, 1);
+    torn(&array[..array.len() - 20], 4, 4);
+    torn(&format!("{array},"), 5, 5);
     // A chain of lines that lost its end in between two of them still holds: only a head tells.
     let three = text.trim_end().rfind('\n').unwrap();
     let found = verify(&place, &text[..three]).exit(0).json();

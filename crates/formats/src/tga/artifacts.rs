@@ -4,9 +4,14 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use thiserror::Error;
+use windlass_kernel::artifact::{ActionRequest, SupervisorDecision, ToolCall, ToolEffect};
 use windlass_kernel::canon::{self, CanonError};
+use windlass_kernel::grant::GrantEvent;
+use windlass_kernel::notification::NotificationEvent;
+use windlass_kernel::run::RunEvent;
 use windlass_kernel::{
-    Artifact, ArtifactChain, ArtifactHeader, ChainError, Digest, Entry, Machine,
+    Artifact, ArtifactChain, ArtifactHeader, ArtifactType, ChainError, Digest, Entry, Machine,
+    SCHEMA_VERSION,
 };
 
 use super::upstream::UpstreamChain;
@@ -15,7 +20,8 @@ use super::{DIGEST_FIELD, PREFIX};
 /// The artifacts of a chain, by the digests that its entries name.
 #[derive(Debug, Default)]
 pub struct Artifacts {
-    by_digest: BTreeMap<Digest, Value>,
+    /// Their canonical bytes, which take less memory than values.
+    by_digest: BTreeMap<Digest, Box<[u8]>>,
     own: ArtifactChain,
     upstream: UpstreamChain,
 }
@@ -36,14 +42,15 @@ impl Artifacts {
     ///
     /// # Errors
     /// [`ArtifactsError`] if it has no digest by which an entry can name it.
-    pub fn add(&mut self, body: Value) -> Result<(), ArtifactsError> {
-        let digest = if is_upstream(&body) {
+    pub fn add(&mut self, body: &Value) -> Result<(), ArtifactsError> {
+        let bytes = canon::value_to_bytes(body)?;
+        let digest = if is_upstream(body) {
             let claimed = body.get(DIGEST_FIELD).and_then(Value::as_str);
             claimed.and_then(|text| text.parse().ok()).ok_or(ArtifactsError::NoDigest)?
         } else {
-            canon::digest(&body)?
+            Digest::of(&bytes)
         };
-        self.by_digest.insert(digest, body);
+        self.by_digest.insert(digest, bytes.into_boxed_slice());
         Ok(())
     }
 
@@ -54,23 +61,24 @@ impl Artifacts {
     /// artifacts before it.
     pub fn follow(&mut self, entry: &Entry) -> Result<(), ChainError> {
         let sequence_number = entry.sequence_number;
-        let Some(body) = self.by_digest.remove(&entry.artifact_digest) else {
+        let Some(bytes) = self.by_digest.remove(&entry.artifact_digest) else {
             let reason = "no artifact beside the entries has the digest that the entry names";
             return Err(ChainError::Link { sequence_number, reason });
         };
         let artifact = entry.artifact_type.as_str();
-        let mismatch = ChainError::Artifact { sequence_number, artifact };
+        let mismatch = || ChainError::Artifact { sequence_number, artifact };
+        let body: Value = serde_json::from_slice(&bytes).map_err(|_| mismatch())?;
         if is_upstream(&body) {
             return self.upstream.follow(entry, &body);
         }
+        check_schema(entry, &body)?;
         if entry.from_state.machine() != Machine::Call {
-            // The digest is all that a call's artifacts have in common with those of runs and grants.
+            // The digest and the schema are all that a call's artifacts have in common with those of runs and grants.
             return Ok(());
         }
-        let header = canon::to_bytes(&body)
-            .and_then(|bytes| Artifact::read(entry.artifact_type, &bytes))
+        let header = Artifact::read(entry.artifact_type, &bytes)
             .and_then(|artifact| ArtifactHeader::of(&artifact))
-            .map_err(|_| mismatch)?;
+            .map_err(|_| mismatch())?;
         self.own.follow(entry, header)
     }
 
@@ -79,6 +87,27 @@ impl Artifacts {
     pub fn unused(&self) -> usize {
         self.by_digest.len()
     }
+}
+
+/// Verifies that the body has the `schema_id` of its type, and a `schema_version` that is known.
+fn check_schema(entry: &Entry, body: &Value) -> Result<(), ChainError> {
+    let schema_id = match entry.artifact_type {
+        ArtifactType::ActionRequest => ActionRequest::SCHEMA_ID,
+        ArtifactType::SupervisorDecision => SupervisorDecision::SCHEMA_ID,
+        ArtifactType::ToolCall => ToolCall::SCHEMA_ID,
+        ArtifactType::ToolEffect => ToolEffect::SCHEMA_ID,
+        ArtifactType::RunEvent => RunEvent::SCHEMA_ID,
+        ArtifactType::GrantEvent => GrantEvent::SCHEMA_ID,
+        ArtifactType::NotificationEvent => NotificationEvent::SCHEMA_ID,
+    };
+    for (field, expected) in [("schema_id", schema_id), ("schema_version", SCHEMA_VERSION)] {
+        let found = body.get(field).and_then(Value::as_str).unwrap_or_default();
+        if found != expected {
+            let reason = format!("the {field} of its artifact is `{found}`, not `{expected}`");
+            return Err(ChainError::Malformed { sequence_number: entry.sequence_number, reason });
+        }
+    }
+    Ok(())
 }
 
 fn is_upstream(body: &Value) -> bool {
