@@ -236,7 +236,7 @@ fn print_diff(found: &CheckpointDiff, output: &Output) {
         }
     }
     if !(found.added.is_empty() && found.removed.is_empty() && found.modified.is_empty()) {
-        head("declared files");
+        head("outputs of the phases");
         for one in &found.added {
             output.line(&output.paint(&format!("  + {}", sanitize(&one.path)), Style::Good));
         }

@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use windlass_kernel::Digest;
 
+use crate::harness::text_of;
 use crate::world::{Repo, answers, build, built_once, id_of, passing, review, sh};
 
 /// The document of a checkpoint.
@@ -216,4 +217,39 @@ fn mend_11_a_difference_has_modes_hashes_and_renames() {
     repo.windlass(&["checkpoint", "diff", &from, &to])
         .exit(0)
         .says("old.txt → moved.txt (100 % the same)");
+}
+
+/// A loop of two programs: the first makes two files, the second removes one of them and makes another.
+const TWO: &str = "---
+id: two
+title: Two programs
+type: loop
+category: test
+version: \"1\"
+on_restart: hold
+phases:
+  - id: one
+    doer: { command: [sh, -c, \"echo 1 > kept; echo 2 > gone; echo '{}'\"] }
+  - id: two
+    doer: { command: [sh, -c, \"rm gone; echo 3 > new; echo '{}'\"] }
+    needs: [one]
+---
+";
+
+#[test]
+fn mend_11_a_file_that_a_phase_left_alone_is_not_removed() {
+    let repo = Repo::with_loop("two", TWO);
+    let id = id_of(&repo.run_with(&json!({ "phases": {} }), &["--loop", "two"]).exit(0));
+    let [from, to] = ["one", "two"].map(|phase| format!("{id}/POST_{phase}"));
+    let diff = repo.windlass(&["checkpoint", "diff", &from, &to, "--json"]).exit(0).json();
+    let paths = |key: &str| -> Vec<String> {
+        diff[key].as_array().unwrap().iter().map(|one| text_of(one, "path")).collect()
+    };
+    assert_eq!((paths("removed"), paths("added")), (vec!["gone".into()], vec!["new".into()]));
+    let told = repo.windlass(&["checkpoint", "diff", &from, &to]).exit(0);
+    assert!(!told.text().contains("kept"), "{told}");
+    // The other way round as well.
+    let diff = repo.windlass(&["checkpoint", "diff", &to, &from, "--json"]).exit(0).json();
+    assert_eq!(diff["added"][0]["path"], "gone", "{diff}");
+    assert_eq!(diff["removed"].as_array().unwrap().len(), 1, "{diff}");
 }

@@ -1,14 +1,14 @@
 //! Compares two checkpoints.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 use serde_json::{Value, json};
 use windlass_engine::{EngineError, SnapshotStore, recorded_tree};
 use windlass_kernel::run::GateStatus;
 use windlass_kernel::{CheckpointId, TraceId};
-use windlass_workspace::{PathChange, Rename, TreeId};
+use windlass_workspace::{ChangeKind, PathChange, Rename, TreeId};
 
 use super::Checkpoints;
 use super::document::{ArtifactInfo, CheckpointDocument};
@@ -28,11 +28,11 @@ pub struct CheckpointDiff {
     pub usage: BTreeMap<String, ValueChange>,
     /// Gates and compliance checks with another status.
     pub governance: Vec<GateChange>,
-    /// Declared files that only the second has.
+    /// Outputs of the second checkpoint's phase that the workspace of the first does not have.
     pub added: Vec<ArtifactInfo>,
-    /// Declared files that only the first has.
+    /// Outputs of the first checkpoint's phase that the workspace of the second does not have.
     pub removed: Vec<ArtifactInfo>,
-    /// Declared files that differ, in the first and in the second.
+    /// Outputs of both phases that differ, in the first and in the second.
     pub modified: Vec<(ArtifactInfo, ArtifactInfo)>,
     /// Files of the workspace that differ; a renamed file is removed and added.
     pub files: Vec<PathChange>,
@@ -79,6 +79,20 @@ impl CheckpointDiff {
     }
 }
 
+impl CheckpointDiff {
+    /// Drops outputs that only one of the phases has listed, but that both workspaces have: a phase lists the files
+    /// that it changed, so a file that it left alone is not in its list.
+    fn keep_changed(&mut self) {
+        let paths = |kind: ChangeKind| -> BTreeSet<&Path> {
+            let of_kind = self.files.iter().filter(|change| change.kind == kind);
+            of_kind.map(|change| change.path.as_path()).collect()
+        };
+        let (added, removed) = (paths(ChangeKind::Added), paths(ChangeKind::Removed));
+        self.added.retain(|one| added.contains(Path::new(&one.path)));
+        self.removed.retain(|one| removed.contains(Path::new(&one.path)));
+    }
+}
+
 impl Checkpoints {
     /// Compares two checkpoints, of one run or of two.
     ///
@@ -95,6 +109,7 @@ impl Checkpoints {
         let mut diff = compare(&before, &after);
         if let (Some(from), Some(to)) = (tree(&before)?, tree(&after)?) {
             diff.files = snapshots.changes(&from, &to)?;
+            diff.keep_changed();
             if !diff.files.is_empty() {
                 diff.renames = snapshots.renames(&from, &to)?;
             }
