@@ -9,8 +9,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use windlass_agents::{Client, ModelApi};
 use windlass_engine::executors::{AGENTS_OPTION, DEFAULT_AGENT, RunnerChoice};
-use windlass_kernel::run::plan::{Doer, Plan};
+use windlass_kernel::run::plan::{Doer, Evidence, OnFailure, Plan};
 use windlass_kernel::{Code, Timestamp};
+use windlass_policy::PolicySet;
 use windlass_runtime::{Clock as _, NamedSecrets, SystemClock};
 
 use crate::agents::{self, ClientConfig, ClientProgram, Found, GuardName, Kind};
@@ -46,7 +47,68 @@ pub fn require_programs(plan: &Plan) -> Result<(), Failure> {
             }
         }
     }
+    require_programs_of_rules(plan)
+}
+
+/// Fails if a governance rule that can stop the run measures by a program that is not installed.
+fn require_programs_of_rules(plan: &Plan) -> Result<(), Failure> {
+    let rules = plan.governance.gates.iter().chain(&plan.governance.compliance);
+    for rule in rules.filter(|rule| rule.on_failure == OnFailure::Block) {
+        let (Evidence::Metric { argv, .. } | Evidence::Tool { argv, .. }) = &rule.evidence else {
+            continue;
+        };
+        let is_used = rule.phases.is_empty()
+            || plan.phases.iter().any(|phase| rule.phases.contains(&phase.id));
+        let Some(program) = argv.first().filter(|name| is_used && !name.contains('/')) else {
+            continue;
+        };
+        if find_program(program).is_none() {
+            let message = format!(
+                "the governance rule `{}` measures with `{program}`, which is not installed",
+                rule.id
+            );
+            return Err(Failure::new(Code::ToolServerUnavailable, message).hint(format!(
+                "install `{program}`, or correct the rule (`windlass policy gates`); nothing was started"
+            )));
+        }
+    }
     Ok(())
+}
+
+/// The registered tools, as `SERVER/TOOL`.
+pub fn tool_names(set: &PolicySet) -> BTreeSet<String> {
+    set.registry().tools().map(|(server, tool)| format!("{}/{}", server.name, tool.name)).collect()
+}
+
+/// The tools that the loop calls by itself, each with its phase.
+pub fn called_tools(plan: &Plan) -> impl Iterator<Item = (&str, &str)> {
+    plan.phases.iter().flat_map(|phase| {
+        let doers = phase.checks.iter().map(|check| &check.doer).chain([&phase.doer]);
+        doers.filter_map(|doer| match doer {
+            Doer::Builtin { name, with } if name == "call" => {
+                Some((phase.id.as_str(), with.get("tool")?.as_str()?))
+            }
+            Doer::Builtin { .. }
+            | Doer::Agent { .. }
+            | Doer::Consensus { .. }
+            | Doer::Command { .. }
+            | Doer::Person { .. } => None,
+        })
+    })
+}
+
+/// Fails if the loop calls a tool that is not registered.
+pub fn require_tools(plan: &Plan, tools: &BTreeSet<String>) -> Result<(), Failure> {
+    match called_tools(plan).find(|(_, tool)| !tools.contains(*tool)) {
+        None => Ok(()),
+        Some((phase, tool)) => {
+            let message = format!(
+                "phase `{phase}` of loop `{}` calls `{tool}`, which is not registered",
+                plan.id
+            );
+            Err(Failure::new(Code::ToolUnclassifiedDenied, message))
+        }
+    }
 }
 
 /// How well a client is known.

@@ -42,6 +42,7 @@ use crate::part::Part;
 use crate::people::{AccountPeople, user_name};
 use crate::progress::ProgressPrinter;
 use crate::project::{Access, Project};
+use crate::readiness;
 use crate::run_policy::{RunPolicy, subagents_of};
 use crate::telemetry::{Collector, ExportQueue, RunExporter};
 use crate::tool_definitions;
@@ -65,6 +66,8 @@ pub struct RunSetup {
     pub missions: BTreeMap<String, MissionFile>,
     /// The governance rules, without those of loops.
     pub rules: Vec<LocatedRule>,
+    /// The registered tools, as `SERVER/TOOL`.
+    pub tools: BTreeSet<String>,
     /// The agents that each agent may start.
     pub subagents: BTreeMap<String, Vec<String>>,
     /// Who runs agents.
@@ -338,7 +341,7 @@ impl RunSetup {
         let user = UserConfig::load()?;
         user.apply()?;
         let set = project.policy(Part::Whole, &files)?;
-        let policy_hash = set.hash();
+        let (policy_hash, tools) = (set.hash(), readiness::tool_names(&set));
         let store: Arc<dyn Store> = Arc::new(project.store(&config)?);
         let agents = agents(&files)?;
         let loops = loops(&files, &agents)?;
@@ -484,6 +487,7 @@ impl RunSetup {
             people,
             loops,
             missions,
+            tools,
             subagents,
             rules,
             runners,

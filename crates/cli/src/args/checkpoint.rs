@@ -119,6 +119,9 @@ pub struct ImportV1 {
     /// Take the agents' answers from this file instead of running agents; tool calls are real.
     #[arg(long, value_name = "FILE")]
     pub answers: Option<PathBuf>,
+    /// Who runs the agents: a client such as `claude`, or `AGENT=CLIENT` for one agent; may be repeated.
+    #[arg(long, value_name = "CLIENT", conflicts_with = "answers")]
+    pub agent: Vec<String>,
     /// Write the imported state as a version 2 checkpoint beside the state file, as `NAME.v2.json`.
     #[arg(long)]
     pub beside: bool,

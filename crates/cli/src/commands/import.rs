@@ -7,8 +7,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
+use windlass_engine::executors::AGENTS_OPTION;
 use windlass_engine::{ImportedRun, NewRun};
-use windlass_formats::{V1_BYTES_MAX, V1State};
+use windlass_formats::{V1_BYTES_MAX, V1State, V1Status};
 use windlass_kernel::run::CheckpointSide;
 use windlass_kernel::{CheckpointId, Code, Digest};
 use windlass_runtime::{Clock as _, SystemClock};
@@ -16,14 +17,17 @@ use windlass_views::checkpoints::{
     ArtifactInfo, CheckpointDocument, GovernanceResults, GovernanceStatus, OrchestratorState,
 };
 
+use crate::agents;
 use crate::args::{Import, ImportV1};
 use crate::atomic::sync_parent;
-use crate::commands::run::{LoopSelection, build_plan, open, read_task, recorded_options, report};
+use crate::commands::run::{
+    LoopSelection, build_plan, open, read_task, recorded_options, report, require_runners,
+};
 use crate::failure::{CommandResult, Failure};
 use crate::input;
 use crate::output::{Output, sanitize};
 use crate::project::Project;
-use crate::readiness::require_programs;
+use crate::readiness::{require_programs, require_tools};
 
 /// Runs a subcommand of `import`.
 pub fn run(project: &Project, command: &Import, output: &Output) -> CommandResult {
@@ -42,11 +46,25 @@ pub fn run(project: &Project, command: &Import, output: &Output) -> CommandResul
         None => task_from_state(&state)?,
     };
     require_programs(&plan)?;
+    require_tools(&plan, &setup.tools)?;
+    let mut more = Vec::new();
+    if !options.agent.is_empty() {
+        more.push((AGENTS_OPTION.to_owned(), agents::parse_options(&options.agent)?));
+    }
+    let recorded = recorded_options(&setup, options.answers.as_deref(), more)?;
+    // A state that does not fit the loop is refused by the import itself.
+    let fits = state.completed_phases.iter().all(|phase| plan.position(phase).is_some());
+    if options.answers.is_none() && fits && state.status != Some(V1Status::Aborted) {
+        let mut open = plan.clone();
+        open.phases.retain(|phase| !state.completed_phases.contains(&phase.id));
+        let agents = open.agents().map(str::to_owned).collect();
+        require_runners(&setup, agents, &recorded, output)?;
+    }
     // Before the run begins, so that a file that cannot be written prevents it.
     let target = target_of(options);
     let draft = target.as_deref().map(draft_of).transpose()?;
     let mut new = NewRun::new(plan, digest, task);
-    new.options = recorded_options(&setup, options.answers.as_deref(), Vec::new())?;
+    new.options = recorded;
     let imported = setup.engine.import_v1(&state, new)?;
     if let (Some(draft), Some(target)) = (draft, &target) {
         let document = document(&imported, &state, &bytes, file);
@@ -175,9 +193,7 @@ fn task_from_state(state: &V1State) -> Result<Value, Failure> {
         .filter(|text| !text.trim().is_empty());
     match words {
         Some(words) => read_task(words),
-        None => Err(Failure::new(
-            Code::ImportInvalid,
-            "the state file names no task; pass one with --task",
-        )),
+        None => Err(Failure::new(Code::ImportInvalid, "the state file names no task")
+            .hint("add `--task TASK`")),
     }
 }

@@ -6,13 +6,16 @@ use std::path::Path;
 use serde_json::json;
 use windlass_kernel::Code;
 use windlass_loops::draw;
+use windlass_policy::PolicySet;
 
 use crate::args::{Draw, Loop};
 use crate::commands::init;
+use crate::commands::verify::count;
 use crate::failure::{CommandResult, Failure};
 use crate::input;
 use crate::output::{Output, Style, sanitize};
 use crate::project::{FILE_BYTES_MAX, Project};
+use crate::readiness::{called_tools, require_tools, tool_names};
 use crate::setup::{agents, builtins, compose_rules, loops, rules};
 
 /// Runs a subcommand of `loop`.
@@ -82,11 +85,13 @@ pub fn run(named: Option<&Path>, command: &Loop, output: &Output) -> CommandResu
             let rules = rules(&files)?;
             for file in loops.values() {
                 compose_rules(&rules, Some(file))?;
+                check_tools(file, &files)?;
             }
             if output.json {
                 output.value(&json!({ "loops": loops.keys().collect::<Vec<_>>() }))?;
             } else {
-                output.line(&format!("{} {} loops", output.paint("ok:", Style::Good), loops.len()));
+                let ok = output.paint("ok:", Style::Good);
+                output.line(&format!("{ok} {}", count(loops.len(), "loop", "loops")));
             }
             Ok(0)
         }
@@ -99,17 +104,15 @@ pub fn run(named: Option<&Path>, command: &Loop, output: &Output) -> CommandResu
                 let file =
                     windlass_loops::LoopFile::parse(&path.display().to_string(), &bytes, &known)?;
                 compose_rules(&rules, Some(&file))?;
+                check_tools(&file, &files)?;
                 if output.json {
                     output.value(
                         &json!({ "file": path, "id": file.id, "phases": file.plan.phases.len() }),
                     )?;
                 } else {
-                    output.line(&format!(
-                        "{} {}: {} phases",
-                        output.paint("ok:", Style::Good),
-                        path.display(),
-                        file.plan.phases.len()
-                    ));
+                    let phases = count(file.plan.phases.len(), "phase", "phases");
+                    let ok = output.paint("ok:", Style::Good);
+                    output.line(&format!("{ok} {}: {phases}", path.display()));
                 }
             }
             Ok(0)
@@ -126,6 +129,17 @@ fn files(named: Option<&Path>) -> Result<BTreeMap<String, Vec<u8>>, Failure> {
         }
         Err(failure) => Err(failure),
     }
+}
+
+/// Fails if a loop calls a tool that is not registered.
+fn check_tools(
+    file: &windlass_loops::LoopFile,
+    files: &BTreeMap<String, Vec<u8>>,
+) -> Result<(), Failure> {
+    if called_tools(&file.plan).next().is_none() {
+        return Ok(());
+    }
+    require_tools(&file.plan, &tool_names(&PolicySet::load(files)?))
 }
 
 /// The names of a loop's variants.

@@ -22,7 +22,7 @@ use crate::input::{self, unreadable};
 use crate::missions;
 use crate::output::{Output, sanitize};
 use crate::project::{Access, Project};
-use crate::readiness::{Clients, require_programs};
+use crate::readiness::{Clients, require_programs, require_tools};
 use crate::run_policy::with_subagents;
 use crate::run_settings::put_back;
 use crate::setup::{RunSetup, actor_name, compose_rules};
@@ -168,7 +168,8 @@ pub fn start(
     let (plan, digest) = build_plan(setup, selection)?;
     let options = recorded_options(setup, answers, more)?;
     require_programs(&plan)?;
-    let agents = with_subagents(plan.agents().map(str::to_owned), &setup.subagents);
+    require_tools(&plan, &setup.tools)?;
+    let agents: Vec<String> = plan.agents().map(str::to_owned).collect();
     let chosen = if answers.is_some() { Value::Null } else { options.clone() };
     let new_setup = setup.config.worktree.new_setup();
     let new = NewRun { worktree, setup: new_setup, options, ..NewRun::new(plan, digest, task) };
@@ -176,10 +177,20 @@ pub fn start(
         if answers.is_some() {
             return Ok(());
         }
-        Clients::new(&setup.clients, &setup.secrets)
-            .and_then(|mut clients| clients.require(&agents, &setup.runners, &chosen, output))
-            .map_err(Failure::into_engine_error)
+        require_runners(setup, agents.clone(), &chosen, output).map_err(Failure::into_engine_error)
     })?)
+}
+
+/// Fails unless somebody can run each of these agents, and those that they may start.
+pub fn require_runners(
+    setup: &RunSetup,
+    agents: Vec<String>,
+    options: &Value,
+    output: &Output,
+) -> Result<(), Failure> {
+    let agents = with_subagents(agents.into_iter(), &setup.subagents);
+    let mut clients = Clients::new(&setup.clients, &setup.secrets)?;
+    clients.require(&agents, &setup.runners, options, output)
 }
 
 /// The options that are recorded with a run: recorded answers and instructions of the repository among them.

@@ -1,5 +1,6 @@
 //! `windlass verify` on the journal.
 
+use std::fmt::Display;
 use std::path::Path;
 
 use serde_json::json;
@@ -47,8 +48,10 @@ pub fn choose(named: Option<&Path>, options: &Verify, output: &Output) -> Comman
     }
 }
 
-pub(super) fn count(number: u64, one: &str, many: &str) -> String {
-    format!("{number} {}", if number == 1 { one } else { many })
+/// A number with the singular or plural of what it counts.
+pub(super) fn count<N: Display + PartialEq + From<u8>>(number: N, one: &str, many: &str) -> String {
+    let noun = if number == N::from(1) { one } else { many };
+    format!("{number} {noun}")
 }
 
 fn all(project: &Project, store: &dyn Store, output: &Output) -> CommandResult {

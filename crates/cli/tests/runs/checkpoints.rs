@@ -142,7 +142,7 @@ fn a_state_of_version_1_is_taken_over() {
     });
     std::fs::write(&state, text.to_string()).unwrap();
     let path = state.display().to_string();
-    let taken = repo.windlass(&["import", "v1", &path, "--by", "ada"]).exit(4);
+    let taken = repo.windlass(&["import", "v1", &path, "--by", "ada", "--agent", "person"]).exit(4);
     assert!(taken.stderr.contains("docs/gone.md"), "{}", taken.stderr);
     assert!(taken.stderr.contains("intake"), "{}", taken.stderr);
     let run = repo.windlass(&["status", "--json"]).exit(0).json();
