@@ -155,7 +155,9 @@ impl From<EngineError> for Failure {
         }
         if let EngineError::Stopped { run, .. } = &error {
             return failure.hint(match run {
-                Some(run) => format!("`windlass stop {run} --clear`, or `windlass cancel {run}`"),
+                Some(run) => format!(
+                    "`windlass stop {run} --clear`, or `windlass cancel {run} --reason TEXT`"
+                ),
                 None => "all runs are stopped; `windlass stop --clear` lets them go on".to_owned(),
             });
         }
@@ -291,11 +293,9 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
         Code::RunNotOnHold => "`windlass status RUN` shows its state",
         Code::RunStopped => {
             "run `windlass stop --clear` to let runs start again, or `windlass stop --clear RUN` if only that run was stopped; \
-             `windlass cancel RUN` gives a run up"
+             `windlass cancel RUN --reason TEXT` gives a run up"
         }
-        Code::RunConcurrent => {
-            "wait for that run to end, or use `--worktree` for a separate workspace"
-        }
+        Code::RunConcurrent => "wait for that run to end, or use a workspace apart: `--worktree`",
         Code::HoldAlreadyResolved => "`windlass queue show RUN` shows who decided and how",
         Code::HoldExpired => {
             "start a new run; `hold.expires_hours` in the loop file sets how long a hold stays open"
@@ -345,7 +345,7 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
         Code::ImportInvalid => "`windlass loop show NAME` lists the phases of a loop",
         Code::CheckpointUnavailable => "`windlass checkpoint list RUN` lists the checkpoints",
         Code::RepoMoved => {
-            "switch back to the run's branch, at the commit where the run left it, or start a new run"
+            "switch back to the run's branch, or give the run up: `windlass cancel RUN --reason TEXT`"
         }
         Code::MergeConflict => {
             "nothing was merged: in the run's work tree run `git merge BRANCH`, resolve the files and commit, \

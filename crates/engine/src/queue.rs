@@ -344,7 +344,11 @@ impl Engine {
         }
         if !hold.asks(by) {
             let reviewers = hold.held.reviewers.join(", ");
-            return Err(invalid(format!("`{by}` is not asked; the reviewers are: {reviewers}")));
+            let message = format!("`{by}` is not asked; the reviewers are: {reviewers}");
+            let hint = hold.held.reviewers.first().map(|reviewer| {
+                format!("answer as one of them: `windlass queue approve {name} --by {reviewer} --reason TEXT`")
+            });
+            return Err(EngineError::Invalid { code: Code::RequestInvalid, message, hint });
         }
         if decision == VoteDecision::Approved && hold.excludes(by) {
             return Err(EngineError::Starter { run: name, by: by.to_owned() });

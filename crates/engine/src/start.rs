@@ -216,8 +216,8 @@ impl Engine {
                 started.plan.id
             ),
             hint: Some(format!(
-                "answer it (`windlass queue show {name}`), give it up with `windlass cancel {name}`, or use a \
-                 workspace of its own with `windlass run --worktree`"
+                "answer it (`windlass queue show {name}`), give it up with `windlass cancel {name} --reason \
+                 TEXT`, or use a workspace of its own with `windlass run --worktree TASK`"
             )),
         })
     }
@@ -345,7 +345,9 @@ fn concurrent(lock: &str) -> EngineError {
     let (message, hint) = match lock {
         "workspace" => (
             "another run is using this workspace",
-            format!("{find}; a new run has a workspace of its own with `windlass run --worktree`"),
+            format!(
+                "{find}; a new run has a workspace of its own with `windlass run --worktree TASK`"
+            ),
         ),
         _ => ("another task is running, and this loop allows one at a time", find.to_owned()),
     };

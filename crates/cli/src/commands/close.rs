@@ -1,7 +1,8 @@
 //! `windlass close`: merges the branch of a run that has ended, and removes its work tree.
 
 use serde_json::json;
-use windlass_engine::IntegrationRequest;
+use windlass_engine::{EngineError, IntegrationRequest};
+use windlass_kernel::run::Run;
 use windlass_kernel::{Code, TraceId};
 use windlass_workspace::{Git, OnChanges};
 
@@ -27,21 +28,24 @@ pub fn run(project: &Project, options: &Close, output: &Output) -> CommandResult
             "run `{}` has not ended; its work tree cannot be removed before that",
             started.run_id
         );
-        return Err(Failure::new(Code::RunConcurrent, message)
-            .hint("let the run end, or give it up with `windlass cancel RUN`"));
+        return Err(Failure::new(Code::RunConcurrent, message).hint(format!(
+            "let the run end, or give it up with `windlass cancel {} --reason TEXT`",
+            started.run_id
+        )));
     }
     if options.restore {
         return restore(&setup, trace_id, options, output);
     }
     let merged = match options.merge {
-        true => Some(setup.engine.integrate(
-            trace_id,
-            &IntegrationRequest {
+        true => {
+            let request = IntegrationRequest {
                 into: options.into.clone(),
                 strategy: options.strategy.strategy(),
                 discard: options.discard,
-            },
-        )?),
+            };
+            let merged = setup.engine.integrate(trace_id, &request);
+            Some(merged.map_err(|error| not_merged(error, project, &setup, trace_id))?)
+        }
         false => None,
     };
     if let Some(merged) = merged.as_ref().filter(|_| !output.json) {
@@ -107,6 +111,35 @@ fn restore(setup: &RunSetup, trace_id: TraceId, options: &Close, output: &Output
     }
     warn_of_nested(setup, &done.run, output);
     Ok(0)
+}
+
+/// An error of merging; one of a conflict names the folder in which it is resolved.
+fn not_merged(
+    error: EngineError,
+    project: &Project,
+    setup: &RunSetup,
+    trace_id: TraceId,
+) -> Failure {
+    let is_conflict = error.code() == Code::MergeConflict;
+    let failure = Failure::from(error);
+    // The conflict has just been recorded.
+    let run = setup.engine.read(trace_id).ok().filter(|_| is_conflict);
+    let lines = run.and_then(|run| {
+        let folder = conflict_folder(project, &run)?;
+        let into = run.integration.conflict.as_ref()?.into.clone();
+        let id = &run.started.as_ref()?.run_id;
+        Some(format!(
+            "nothing was merged: `git -C {folder} merge {into}`, resolve the files and commit, then `windlass \
+             close {id} --merge` again"
+        ))
+    });
+    lines.map_or(failure.clone(), |hint| failure.hint(hint))
+}
+
+/// The work tree in which the conflict of a run's branch is resolved.
+pub fn conflict_folder(project: &Project, run: &Run) -> Option<String> {
+    let worktree = run.started.as_ref()?.worktree.as_ref()?;
+    Some(project.state().ok()?.join(worktree).display().to_string())
 }
 
 /// Removes the work trees that branches of the run left; their files are stored in checkpoints.

@@ -158,7 +158,10 @@ fn show(project: &Project, name: &str, since: Option<&str>, output: &Output) -> 
     if run.integration.conflict.is_some() {
         match output.json {
             true => output.value(&status::describe(&run))?,
-            false => status::print(&run, output),
+            false => {
+                status::print(&run, output);
+                status::print_conflict(project, &run, output);
+            }
         }
         return Ok(0);
     }

@@ -1,13 +1,15 @@
 //! `windlass run` and `windlass resume`.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use windlass_driver::executor::INTENT_OPTION;
 use windlass_engine::executors::{AGENTS_OPTION, ANSWERS_OPTION, INSTRUCTIONS_OPTION, Script};
-use windlass_engine::{HoldQueue, NewRun};
+use windlass_engine::{Engine, HoldQueue, NewRun};
 use windlass_formats::{CheckpointId, TaskInput, TaskSpec, detect_task};
+use windlass_journal::{RunFilter, Runs};
 use windlass_kernel::run::plan::Plan;
 use windlass_kernel::run::{Run, checkpoint_name};
 use windlass_kernel::{Code, Digest, TraceId};
@@ -32,6 +34,8 @@ const WAIT_TICK: Duration = Duration::from_millis(500);
 /// How many files of instructions there may be, and how large each.
 const INSTRUCTIONS_MAX: usize = 8;
 const INSTRUCTIONS_BYTES_MAX: u64 = 64 << 10;
+/// How many runs are looked at for one that left its changes.
+const EARLIER_MAX: usize = 5;
 /// The maximum size of an answer or task file.
 const BYTES_MAX: u64 = 4 << 20;
 
@@ -173,12 +177,13 @@ pub fn start(
     let chosen = if answers.is_some() { Value::Null } else { options.clone() };
     let new_setup = setup.config.worktree.new_setup();
     let new = NewRun { worktree, setup: new_setup, options, ..NewRun::new(plan, digest, task) };
-    Ok(setup.engine.start_if(new, &mut || {
+    let started = setup.engine.start_if(new, &mut || {
         if answers.is_some() {
             return Ok(());
         }
         require_runners(setup, agents.clone(), &chosen, output).map_err(Failure::into_engine_error)
-    })?)
+    });
+    started.map_err(|error| left_by_earlier(Failure::from(error), setup))
 }
 
 /// Fails unless somebody can run each of these agents, and those that they may start.
@@ -289,7 +294,7 @@ pub fn resume_run(project: &Project, setup: &RunSetup, trace_id: TraceId) -> Res
         let is_dirty = error.code() == Code::RepoDirty;
         let failure = Failure::from(error);
         if !is_dirty {
-            return failure;
+            return way_out(failure, &id);
         }
         failure.hint(dirty_hint(setup, &run, rollback.as_deref()))
     })
@@ -314,6 +319,42 @@ fn dirty_hint(setup: &RunSetup, run: &Run, rollback: Option<&str>) -> String {
     }
     hint.push_str(&format!("; or give the run up: `windlass cancel {id} --reason TEXT`"));
     hint
+}
+
+/// Names the commands that help with a run that cannot be resumed.
+fn way_out(failure: Failure, id: &str) -> Failure {
+    if failure.code() == Code::RepoMoved {
+        return failure.hint(format!(
+            "switch back to the run's branch, at the commit where the run left it, or give the run up: `windlass \
+             cancel {id} --reason TEXT`"
+        ));
+    }
+    if failure.code() == Code::PolicyChangedMidRun {
+        return failure.hint(format!(
+            "start a new run under the new policy; `windlass close {id} --restore` puts the files back first, if \
+             this run has changed any"
+        ));
+    }
+    failure
+}
+
+/// Names the command that puts back what an earlier run left, if the workspace is refused because of changes.
+fn left_by_earlier(failure: Failure, setup: &RunSetup) -> Failure {
+    if failure.code() != Code::RepoDirty {
+        return failure;
+    }
+    let filter = RunFilter { open_only: false, state: None, limit: EARLIER_MAX };
+    let runs = Runs::new(Arc::clone(&setup.store));
+    let found = runs.list(&filter).unwrap_or_default();
+    let mut earlier = found.iter().filter_map(|one| runs.read(one.trace.head.trace_id).ok());
+    match earlier.find(|run| Engine::start_of_failed(run).is_some()) {
+        Some(run) => failure.hint(format!(
+            "if run `{id}` left these changes, `windlass close {id} --restore` puts the files back; otherwise \
+             commit, stash or remove what `git status` lists",
+            id = run_id(&run)
+        )),
+        None => failure,
+    }
 }
 
 /// Finds a run by what a person calls it, and the id of the hold that it waits at. The id of a hold that it does not

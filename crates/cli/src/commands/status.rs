@@ -9,10 +9,12 @@ use windlass_kernel::run::{
     Change, Hold, HoldRequest, MeasuringFiles, PhaseState, PhaseStatus, Resolution, Run, RunName,
     VoteDecision,
 };
+use windlass_kernel::{State, is_same_name};
 use windlass_runtime::{Clock as _, SystemClock, grants_of_everything};
 use windlass_views::RunSummary;
 
 use crate::args::Status;
+use crate::commands::close::conflict_folder;
 use crate::commands::{expiry, metrics, session_core, stop, transcript};
 use crate::failure::{CommandResult, Failure, exit_of};
 use crate::installed;
@@ -20,6 +22,7 @@ use crate::missions;
 use crate::output::{Output, Style, sanitize};
 use crate::project::Project;
 use crate::session_loop;
+use crate::setup::actor_name;
 
 /// Shows one run, or the runs of the project.
 pub fn run(project: &Project, options: &Status, output: &Output) -> CommandResult {
@@ -37,6 +40,7 @@ pub fn run(project: &Project, options: &Status, output: &Output) -> CommandResul
             output.value(&describe(&run))?;
         } else {
             print(&run, output);
+            print_conflict(project, &run, output);
         }
         if run.ended.is_none() {
             stop::tell(
@@ -303,7 +307,6 @@ pub fn print_end(run: &Run, output: &Output) {
             output.line(&format!("put back:  windlass close {id} --restore"));
             output.line(&format!("look:      windlass checkpoint list {id}"));
         }
-        print_conflict(run, &id, output);
     } else if let Some(hold) = &run.hold {
         let is_agent = hold.held.trigger == Trigger::AgentUnavailable;
         let what = if is_agent { "waits for its agent" } else { "waits for a person" };
@@ -331,26 +334,48 @@ pub fn print_end(run: &Run, output: &Output) {
         {
             output.line(&format!("answer:   windlass queue answer {id} TEXT --resume"));
         } else {
-            output.line(&format!("approve:  windlass queue approve {id} --reason TEXT --resume"));
+            let who = answers_as(hold);
+            output.line(&format!(
+                "approve:  windlass queue approve {id}{who} --reason TEXT --resume"
+            ));
+        }
+        if hold.held.approvals > 1 {
+            let (given, needed) = (votes(hold, VoteDecision::Approved), hold.held.approvals);
+            output.line(&format!(
+                "{given} of {needed} approvals are given; each needs another person"
+            ));
         }
         output.line(&format!("reject:   windlass queue reject {id} --reason TEXT"));
     }
 }
 
+/// The options that an answer needs if the user of this command is not one who can give it.
+fn answers_as(hold: &Hold) -> String {
+    let user = actor_name(None);
+    let has_voted =
+        |name: &str| hold.votes.iter().any(|(vote, _)| is_same_name(&vote.by.name, name));
+    let mut reviewers = hold.held.reviewers.iter();
+    match reviewers.find(|name| !has_voted(name)) {
+        Some(reviewer) if !hold.asks(&user) || has_voted(&user) => {
+            format!(" --by {}", sanitize(reviewer))
+        }
+        None if hold.excludes(&user) || has_voted(&user) => " --by NAME".to_owned(),
+        Some(_) | None => String::new(),
+    }
+}
+
 /// Prints what a merge of the run's branch waits for.
-fn print_conflict(run: &Run, id: &str, output: &Output) {
+pub fn print_conflict(project: &Project, run: &Run, output: &Output) {
     let Some(conflict) = &run.integration.conflict else { return };
-    let worktree = run.started.as_ref().and_then(|started| started.worktree.as_deref());
+    let id = run.started.as_ref().map(|started| started.run_id.as_str()).unwrap_or_default();
+    let folder = conflict_folder(project, run).unwrap_or_default();
     let into = sanitize(&conflict.into);
     let word = output.paint("its merge waits for a person", Style::Warn);
     let paths = sanitize(&conflict.paths.join(", "));
     output.line(&format!(
         "{word}: `windlass/{id}` and `{into}` have changed the same lines of {paths}"
     ));
-    output.line(&format!(
-        "\nresolve:   git merge {into}, in {}",
-        sanitize(worktree.unwrap_or_default())
-    ));
+    output.line(&format!("\nresolve:   git -C {} merge {into}", sanitize(&folder)));
     output.line(&format!("go on:     windlass close {id} --merge"));
     output.line(&format!("give up:   windlass close {id}"));
 }

@@ -3,7 +3,7 @@
 use windlass_kernel::Code;
 
 use crate::harness::{Outcome, Place};
-use crate::world::{Repo, VOICE, escalating, id_of, passing};
+use crate::world::{Repo, VOICE, answers, built_once, escalating, id_of, passing, review};
 
 fn approve(repo: &Repo, id: &str) -> Outcome {
     repo.windlass(&[&["queue", "approve", id][..], &VOICE].concat())
@@ -153,7 +153,7 @@ fn mend_15_a_run_that_is_in_the_way_is_found_as_the_hint_says() {
     let shown = follow(&repo, &refused);
     repo.go();
     assert!(child.wait_with_output().unwrap().status.success());
-    let refused = refused.fails_with(1, "RUN_CONCURRENT").warns("`windlass run --worktree`");
+    let refused = refused.fails_with(1, "RUN_CONCURRENT").warns("`windlass run --worktree TASK`");
     assert_eq!(hinted(&refused), ["status", "--open"]);
     let shown = shown.exit(0);
     assert!(shown.text().contains("one"), "{shown}");
@@ -176,4 +176,111 @@ fn mend_15_a_wrong_approver_is_told_who_can_answer() {
     assert_eq!(hinted(&unknown), ["people", "list"]);
     let alone = repo.windlass(&["people", "add", "eve", "--passphrase"]);
     alone.fails_with(3, "PERSON_LOCKED").warns("`--passphrase-file FILE`");
+}
+
+/// A run that has ended without passing, and left its changes.
+fn failed(repo: &Repo) -> String {
+    id_of(&repo.run(&answers(&[built_once()], &[review("rejected")])).exit(3))
+}
+
+#[test]
+fn mend_15_what_an_ended_run_left_is_put_back_as_the_hint_of_the_next_run_says() {
+    let repo = Repo::new();
+    let id = failed(&repo);
+    let path = repo.answers(&passing());
+    let refused = repo.windlass(&["run", "two", "--answers", &path]).fails_with(3, "REPO_DIRTY");
+    assert_eq!(hinted(&refused), ["close", &id, "--restore"]);
+    follow(&repo, &refused).exit(0);
+    repo.windlass(&["run", "two", "--answers", &path]).exit(0);
+    // Changes of people alone are theirs to settle.
+    repo.write("mine.txt", "mine\n");
+    let refused = repo.windlass(&["run", "three", "--answers", &path]).fails_with(3, "REPO_DIRTY");
+    assert!(!refused.stderr.contains("--restore"), "{refused}");
+}
+
+#[test]
+fn mend_15_what_cannot_be_put_back_by_close_is_rolled_back_as_its_hint_says() {
+    let repo = Repo::new();
+    let id = failed(&repo);
+    repo.write("built.txt", "mine\n");
+    let refused = repo.windlass(&["close", &id, "--restore"]).fails_with(3, "WORKSPACE_CHANGED");
+    assert_eq!(hinted(&refused)[..2], ["checkpoint", "rollback"]);
+    follow(&repo, &refused).exit(0);
+    let refused = refused.warns(&format!("`windlass cancel {id} --reason TEXT`"));
+    assert!(!refused.stderr.contains("--dry-run"), "{refused}");
+    repo.windlass(&["cancel", &id, "--reason", "TEXT"]).exit(0);
+    assert_eq!((repo.read("built.txt"), repo.status()), (String::new(), String::new()));
+}
+
+#[test]
+fn mend_15_a_run_is_given_up_as_hints_say() {
+    let repo = Repo::new();
+    let id = id_of(&repo.run(&escalating()).exit(4));
+    let refused = repo.windlass(&["close", &id]).fails_with(1, "RUN_CONCURRENT");
+    assert_eq!(hinted(&refused), ["cancel", &id, "--reason", "TEXT"]);
+    approve(&repo, &id).exit(0);
+    repo.windlass(&["stop", &id]).exit(0);
+    let stopped = repo.windlass(&["resume", &id]).fails_with(3, "RUN_STOPPED");
+    drop(stopped.warns(&format!("`windlass cancel {id} --reason TEXT`")));
+    repo.windlass(&["stop", &id, "--clear"]).exit(0);
+    repo.git(&["commit", "--quiet", "--allow-empty", "-m", "elsewhere"]);
+    let moved = repo.windlass(&["resume", &id]).fails_with(3, "REPO_MOVED");
+    assert_eq!(hinted(&moved), ["cancel", &id, "--reason", "TEXT"]);
+    follow(&repo, &moved).exit(0);
+    assert_eq!(repo.stands(&id)["reason"], "cancelled");
+}
+
+#[test]
+fn mend_15_a_run_that_the_policy_ended_names_how_its_files_are_put_back() {
+    let repo = Repo::new();
+    let id = id_of(&repo.run(&escalating()).exit(4));
+    approve(&repo, &id).exit(0);
+    repo.place.append(".windlass/policy/default.toml", "\n# changed\n");
+    let ended = repo.windlass(&["resume", &id]).exit(3).warns("[POLICY_CHANGED_MID_RUN]");
+    assert_eq!(hinted(&ended), ["close", &id, "--restore"]);
+}
+
+/// A loop that asks one person, who is somebody else.
+const ASKS_ANN: &str = "---
+id: asks
+title: Asks one person
+type: loop
+category: test
+version: \"1\"
+on_restart: hold
+phases:
+  - id: agree
+    doer:
+      consensus: Is it right?
+      reviewers: [{ person: ann }]
+      quorum: 1
+    gate:
+      id: agreed
+      verdicts:
+        approved: continue
+        approved_with_conditions: continue
+        rejected: block
+---
+";
+
+#[test]
+fn mend_15_a_reviewer_who_is_not_asked_is_told_who_is() {
+    let repo = Repo::with_loop("asks", ASKS_ANN);
+    let path = repo.answers(&serde_json::json!({ "phases": {} }));
+    let line = ["run", "one", "--loop", "asks", "--answers", &path, "--by", "ada"];
+    let held = repo.windlass(&line).exit(4);
+    let offer = held.text().lines().find(|line| line.starts_with("approve:")).unwrap().to_owned();
+    let id = offer.split(' ').find(|word| word.starts_with("run_")).unwrap().to_owned();
+    assert!(offer.ends_with(&format!("approve {id} --by ann --reason TEXT --resume")), "{offer}");
+    let refused = approve(&repo, &id).fails_with(2, "REQUEST_INVALID");
+    assert_eq!(hinted(&refused), ["queue", "approve", &id, "--by", "ann", "--reason", "TEXT"]);
+    follow(&repo, &refused).exit(0);
+    repo.windlass(&["resume", &id]).exit(0);
+}
+
+#[test]
+fn mend_15_a_run_that_needs_two_people_says_so() {
+    let repo = Repo::with_spine("approvals: 1", "approvals: 2");
+    let id = id_of(&repo.run(&escalating()).exit(4));
+    repo.windlass(&["status", &id]).exit(0).says("0 of 2 approvals are given");
 }
