@@ -451,7 +451,7 @@ pub enum Trace {
     List(CallList),
     /// Show the state of one trace.
     Show {
-        /// The trace, or a run's name.
+        /// The trace, or a run: its name, a unique beginning of it, or `last`.
         #[arg(value_name = "ID")]
         id: String,
         /// Show the telemetry of a task of the driver loop, and whether its seals match.
@@ -460,7 +460,7 @@ pub enum Trace {
     },
     /// Print a trace's entries; with --json, one JSON object per line.
     Log {
-        /// The trace.
+        /// The trace, or a run: its name, a unique beginning of it, or `last`.
         #[arg(value_name = "ID")]
         id: String,
         /// Print the artifacts too.

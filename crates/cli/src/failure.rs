@@ -86,7 +86,7 @@ impl Failure {
         let message = shown(&self.message);
         let causes: Vec<String> = self.causes.iter().map(|cause| shown(cause)).collect();
         let hint = self.hint.as_deref().or_else(|| hint_of(self.code));
-        if output.json {
+        if output.has_json_errors() {
             output.note(
                 &json!({ "error": {
                     "code": self.code,

@@ -96,7 +96,7 @@ fn main() -> ExitCode {
     let output = Output::new(cli.json, cli.color);
     let output = match (cli.log, cli.log_format) {
         (args::LogLevel::Off, _) | (_, args::LogFormat::Text) => output,
-        (_, args::LogFormat::Json) => output.without_progress(),
+        (_, args::LogFormat::Json) => output.with_json_log(),
     };
     logging::start(cli.log, cli.log_format);
     let result = windlass_store::fault::check()

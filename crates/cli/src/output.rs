@@ -17,6 +17,7 @@ pub struct Output {
     color: bool,
     note_color: bool,
     progress: bool,
+    json_errors: bool,
 }
 
 /// Whether standard output was closed by its reader.
@@ -54,13 +55,21 @@ impl Output {
             color: !json && wanted(std::io::stdout().is_terminal()),
             note_color: !json && wanted(std::io::stderr().is_terminal()),
             progress: !json,
+            json_errors: json,
         }
     }
 
-    /// Without the progress of runs: standard error has log lines that programs read.
-    pub const fn without_progress(mut self) -> Self {
+    /// For a standard error that has log lines in JSON, which programs read: without the progress of runs, and with
+    /// errors as JSON.
+    pub const fn with_json_log(mut self) -> Self {
         self.progress = false;
+        self.json_errors = true;
         self
+    }
+
+    /// Whether errors are printed as JSON, on one line.
+    pub const fn has_json_errors(&self) -> bool {
+        self.json_errors
     }
 
     /// Whether the progress of runs is printed.

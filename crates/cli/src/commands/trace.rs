@@ -1,7 +1,7 @@
 //! `windlass trace`, and the listing shared with `windlass call list`.
 
 use serde_json::{Value, json};
-use windlass_kernel::run::RunName;
+use windlass_journal::JournalError;
 use windlass_kernel::{Code, Machine, State, TraceId};
 use windlass_store::{Record, Store};
 use windlass_views::{ListedTrace, WantedTraces, list_traces};
@@ -29,11 +29,17 @@ pub fn run(project: &Project, command: &Trace, output: &Output) -> CommandResult
     }
 }
 
-/// The trace with an id, or of the run with a name.
+/// The trace with an id, or of the run that is called so: by its name, a beginning, its hold, or `last`.
 fn trace_or_run(project: &Project, text: &str) -> Result<TraceId, Failure> {
-    match text.parse::<RunName>() {
-        Ok(_) => Ok(project.runs()?.find(text)?),
-        Err(_) => trace_id(text),
+    let invalid = match trace_id(text) {
+        Ok(id) => return Ok(id),
+        Err(invalid) => invalid,
+    };
+    match project.runs()?.find(text) {
+        Ok(id) => Ok(id),
+        // What is not even the beginning of a run's name is meant as an id.
+        Err(JournalError::NoSuchRun { .. }) if !text.starts_with("run_") => Err(invalid),
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -40,6 +40,26 @@ fn mend_16_trace_takes_the_names_of_runs() {
     }
     repo.windlass(&["trace", "show", "run_20260101_000000_00000000"])
         .fails_with(2, "RUN_NOT_FOUND");
+    // As other commands do: by a beginning, or as the last one.
+    for command in ["show", "log"] {
+        let by_id = repo.windlass(&["trace", command, trace, "--json"]).exit(0);
+        for name in ["last", &id[..12], &id[..20]] {
+            let by_name = repo.windlass(&["trace", command, name, "--json"]).exit(0);
+            assert_eq!(by_name.text(), by_id.text(), "{name}");
+        }
+    }
+    repo.windlass(&["trace", "show", "nothing"]).fails_with(2, "ID_INVALID");
+}
+
+#[test]
+fn mend_16_errors_beside_log_lines_for_programs_are_json() {
+    let repo = Repo::new();
+    let line = ["status", "run_20260101_000000_00000000", "--log", "info", "--log-format", "json"];
+    let refused = repo.windlass(&line).exit(2);
+    for line in refused.stderr.lines() {
+        assert!(serde_json::from_str::<Value>(line).is_ok(), "{refused}");
+    }
+    assert_eq!(refused.error()["code"], "RUN_NOT_FOUND", "{refused}");
 }
 
 #[test]
