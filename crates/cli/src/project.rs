@@ -59,6 +59,8 @@ impl Journal {
 /// What a command may do with a project.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
+    /// Read the journal and record nothing, so that a read-only one will do.
+    Look,
     /// Read the journal, and record decisions that start nothing.
     Read,
     /// Start programs, use the network, change files: only if the user trusts the configuration.
@@ -333,6 +335,14 @@ impl Project {
         }
     }
 
+    /// Opens the journal for what a command may do with it.
+    pub fn store_for(&self, config: &Config, access: Access) -> Result<SqliteStore, Failure> {
+        match access {
+            Access::Look => self.store_to_read(config),
+            Access::Read | Access::Act => self.store(config),
+        }
+    }
+
     /// The folder of run files.
     pub fn artifacts(&self, config: &Config) -> PathBuf {
         match &config.artifacts_root {
@@ -442,7 +452,8 @@ impl Project {
         let user = UserConfig::load()?;
         user.apply()?;
         let connectors = Arc::new(user.connectors(self)?);
-        self.gateway_of(&config, supervisor, connectors)
+        let store = self.store_for(&config, access)?;
+        Self::gateway_over(store, &config, supervisor, connectors)
     }
 
     /// Builds the gateway of calls that coding agents make themselves. It starts nothing.
@@ -473,8 +484,17 @@ impl Project {
         supervisor: PolicySupervisor,
         connectors: Arc<Connectors>,
     ) -> Result<Gateway, Failure> {
+        Self::gateway_over(self.store(config)?, config, supervisor, connectors)
+    }
+
+    fn gateway_over(
+        store: SqliteStore,
+        config: &Config,
+        supervisor: PolicySupervisor,
+        connectors: Arc<Connectors>,
+    ) -> Result<Gateway, Failure> {
         Ok(Gateway::new(
-            Arc::new(self.store(config)?),
+            Arc::new(store),
             Arc::new(supervisor),
             connectors,
             Arc::new(SystemClock),

@@ -342,7 +342,7 @@ impl RunSetup {
         user.apply()?;
         let set = project.policy(Part::Whole, &files)?;
         let (policy_hash, tools) = (set.hash(), readiness::tool_names(&set));
-        let store: Arc<dyn Store> = Arc::new(project.store(&config)?);
+        let store: Arc<dyn Store> = Arc::new(project.store_for(&config, access)?);
         let agents = agents(&files)?;
         let loops = loops(&files, &agents)?;
         let (missions, subagents) = (missions(&files)?, subagents_of(&files));
@@ -356,12 +356,12 @@ impl RunSetup {
                 windlass_workspace::sweep_index_folders();
             }
             // Nothing is sent or written where an untrusted repository says.
-            Access::Read if project.require_trust(&files).is_err() => {
+            Access::Look | Access::Read if project.require_trust(&files).is_err() => {
                 config.telemetry.endpoint = None;
                 config.notify.clear();
                 config.artifacts_root = None;
             }
-            Access::Read => {}
+            Access::Look | Access::Read => {}
         }
         let connectors = Arc::new(user.connectors(project)?);
         let people = Arc::new(AccountPeople::open()?);

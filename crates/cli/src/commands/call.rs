@@ -28,7 +28,7 @@ pub fn run(project: &Project, command: &Call, output: &Output) -> CommandResult 
     match command {
         Call::Run(options) => make(project, options, output),
         Call::Show { id } => {
-            let gateway = project.gateway(Access::Read)?;
+            let gateway = project.gateway(Access::Look)?;
             let report = gateway.show(trace_id(id)?)?;
             show(&gateway, &report, output)?;
             Ok(0)

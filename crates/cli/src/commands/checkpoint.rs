@@ -8,7 +8,8 @@ use windlass_views::checkpoints::{CheckpointDiff, CheckpointSummary};
 use windlass_workspace::{ChangeKind, PathChange, TextDiff};
 
 use crate::args::{CheckpointCommand, CheckpointPurge, CheckpointRollback};
-use crate::commands::run::{open, open_to_read, report};
+use crate::commands::run::{open, open_to_look, open_to_read, report};
+use crate::commands::verify::count;
 use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, Style, sanitize};
 use crate::project::Project;
@@ -35,7 +36,7 @@ pub fn run(project: &Project, command: &CheckpointCommand, output: &Output) -> C
 }
 
 fn list(project: &Project, name: &str, output: &Output) -> CommandResult {
-    let setup = open_to_read(project, None, output)?;
+    let setup = open_to_look(project, output)?;
     let trace_id = setup.engine.find(name)?;
     let summaries = setup.checkpoints().list(trace_id)?;
     let stored = setup.engine.has_snapshots(&setup.engine.read(trace_id)?)?;
@@ -88,7 +89,7 @@ const fn style_of(kind: CheckpointKind) -> Style {
 }
 
 fn show(project: &Project, named: &str, output: &Output) -> CommandResult {
-    let setup = open_to_read(project, None, output)?;
+    let setup = open_to_look(project, output)?;
     let (trace_id, id) = setup.checkpoints().find(named)?;
     let one = setup.checkpoints().load(trace_id, id)?;
     let stored = setup.engine.has_snapshots(&setup.engine.read(trace_id)?)?;
@@ -157,7 +158,7 @@ fn show(project: &Project, named: &str, output: &Output) -> CommandResult {
 }
 
 fn diff(project: &Project, from: &str, to: &str, names: bool, output: &Output) -> CommandResult {
-    let setup = open_to_read(project, None, output)?;
+    let setup = open_to_look(project, output)?;
     let (from, to) = (setup.checkpoints().find(from)?, setup.checkpoints().find(to)?);
     for (trace_id, id) in [from, to] {
         setup.engine.require_stored(&setup.engine.read(trace_id)?, id)?;
@@ -437,7 +438,7 @@ fn print_purged(purged: &PurgeReport, dry_run: bool, output: &Output) {
 }
 
 fn check(project: &Project, output: &Output) -> CommandResult {
-    let setup = open_to_read(project, None, output)?;
+    let setup = open_to_look(project, output)?;
     let faults = setup.engine.check_checkpoints()?;
     if output.json {
         output.value(&json!({ "faults": faults, "intact": faults.is_empty() }))?;

@@ -28,7 +28,7 @@ pub fn run(project: &Project, command: &args::Grant, output: &Output) -> Command
         args::Grant::Add(options) => add(project, options, output),
         args::Grant::List { all, ids } => list(project, *all, *ids, output),
         args::Grant::Show { id } => {
-            let grant = project.gateway(Access::Read)?.show_grant(trace_id(id)?)?;
+            let grant = project.gateway(Access::Look)?.show_grant(trace_id(id)?)?;
             show(&grant, &AccountPeople::open()?, output)
         }
         args::Grant::Revoke { id, decider } => revoke(project, trace_id(id)?, decider, output),
@@ -121,7 +121,7 @@ fn duration_ms(text: &str) -> Option<i64> {
 }
 
 fn list(project: &Project, all: bool, ids: bool, output: &Output) -> CommandResult {
-    let mut grants = project.gateway(Access::Read)?.grants(all)?;
+    let mut grants = project.gateway(Access::Look)?.grants(all)?;
     let (now, people) = (SystemClock.now(), AccountPeople::open()?);
     grants.retain(|grant| all || Standing::of(grant, now, &people) == Standing::Usable);
     if ids {

@@ -12,7 +12,7 @@ use windlass_views::RunSummary;
 
 use crate::args::{Answer, Decider, Queue, SendBack};
 use crate::commands::call::print_view;
-use crate::commands::run::{find_hold, open, open_to_read, report, resume_run};
+use crate::commands::run::{find_hold, open, open_to_look, open_to_read, report, resume_run};
 use crate::commands::verify::count;
 use crate::commands::{expiry, read_args, session_core, status, stop};
 use crate::failure::{CommandResult, Failure, exit_of};
@@ -152,7 +152,7 @@ fn text(ts: Timestamp) -> String {
 
 fn show(project: &Project, name: &str, since: Option<&str>, output: &Output) -> CommandResult {
     drop(expiry::end_expired(project, Some(name), output)?);
-    let setup = open_to_read(project, None, output)?;
+    let setup = open_to_look(project, output)?;
     let (trace_id, hold_id) = find_hold(project, &setup, name)?;
     let run = setup.engine.read(trace_id)?;
     if run.integration.conflict.is_some() {
@@ -248,6 +248,11 @@ fn show(project: &Project, name: &str, since: Option<&str>, output: &Output) -> 
     let targets = run.redo_targets(&hold.held);
     if !targets.is_empty() {
         output.line(&format!("  back to  {}", sanitize(&targets.join(", "))));
+    }
+    let has_changes = hold.held.change.as_ref().is_some_and(|change| !change.files.is_empty());
+    if has_changes && diff.is_none() {
+        // Such as on a read-only disk, where git cannot store the files to compare them.
+        output.line("  diff     cannot be made here");
     }
     let (text, since) = diff.map_or((String::new(), None), |diff| (diff.text, diff.since));
     let since = since.unwrap_or_default();

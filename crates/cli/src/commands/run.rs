@@ -53,6 +53,11 @@ pub fn open_to_read(
     RunSetup::open(project, &actor_name(by), Access::Read, *output)
 }
 
+/// Opens a project's engine to look only, so that its state may be read-only.
+pub fn open_to_look(project: &Project, output: &Output) -> Result<RunSetup, Failure> {
+    RunSetup::open(project, &actor_name(None), Access::Look, *output)
+}
+
 /// Starts a run, or one for each task of a file, and drives it until it ends or waits.
 pub fn run(project: &Project, options: &RunTask, output: &Output) -> CommandResult {
     let setup = open(project, options.by.as_deref(), output)?;

@@ -29,7 +29,7 @@ int clock_gettime(clockid_t id, struct timespec *now) {
 "#;
 
 /// The commands that only read.
-const READING: [&[&str]; 8] = [
+const READING: [&[&str]; 13] = [
     &["verify"],
     &["status"],
     &["status", "--json"],
@@ -38,6 +38,11 @@ const READING: [&[&str]; 8] = [
     &["queue", "list", "--json"],
     &["trace", "list"],
     &["trace", "list", "--json"],
+    &["queue", "show", "last"],
+    &["checkpoint", "list", "last"],
+    &["checkpoint", "show", "last/POST_build"],
+    &["checkpoint", "diff", "last/PRE_build", "last/POST_build"],
+    &["grant", "list"],
 ];
 
 /// Runs a line where the whole place is mounted read-only; `None` where nothing can be mounted.
@@ -67,7 +72,17 @@ fn mend_18_what_reads_works_on_a_read_only_file_system() {
             return;
         };
         let outcome = outcome.exit(0);
-        assert_eq!(outcome.text(), usual.text(), "{line:?}");
+        // Git cannot store the files of the work tree to compare them.
+        let (told, usual) = match line {
+            ["queue", "show", ..] => {
+                let before =
+                    |text: &str| text.split("  diff ").next().unwrap_or_default().to_owned();
+                assert!(outcome.text().contains("  diff     cannot be made here"), "{outcome}");
+                (before(outcome.text()), before(usual.text()))
+            }
+            _ => (outcome.text().to_owned(), usual.text().to_owned()),
+        };
+        assert_eq!(told, usual, "{line:?}");
     }
     // What would write says why it cannot.
     let outcome = read_only(&repo.place, &["resume", &id]).unwrap();
