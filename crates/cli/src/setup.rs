@@ -68,6 +68,8 @@ pub struct RunSetup {
     pub rules: Vec<LocatedRule>,
     /// The registered tools, as `SERVER/TOOL`.
     pub tools: BTreeSet<String>,
+    /// The names of the intents of the driver loop.
+    pub intents: Vec<String>,
     /// The agents that each agent may start.
     pub subagents: BTreeMap<String, Vec<String>>,
     /// Who runs agents.
@@ -402,6 +404,7 @@ impl RunSetup {
         let stop = StopSwitch::new(project.stop_folder()?);
         let clock = Arc::new(SystemClock);
         let driver = driver(project, &config, &files, &loops, &store)?;
+        let intents = driver.iter().flat_map(|driver| driver.intents()).collect();
         let mut executor = Executors::new(
             Arc::clone(&gateways),
             Arc::clone(&repository),
@@ -488,6 +491,7 @@ impl RunSetup {
             loops,
             missions,
             tools,
+            intents,
             subagents,
             rules,
             runners,

@@ -153,6 +153,11 @@ impl Driver {
             .collect()
     }
 
+    /// The names of the intents that a task can have.
+    pub fn intents(&self) -> impl Iterator<Item = String> + '_ {
+        self.config().intents.iter().map(|intent| intent.name.to_string())
+    }
+
     const fn config(&self) -> &DriverConfig {
         &self.settings.config
     }

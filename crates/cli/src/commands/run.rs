@@ -97,6 +97,11 @@ pub(super) fn run_task(
             return Err(Failure::new(Code::RequestInvalid, message)
                 .hint("leave `--intent` out, or add `--loop driver`"));
         }
+        if !setup.intents.iter().any(|known| known.eq_ignore_ascii_case(intent.trim())) {
+            let message = format!("there is no intent `{intent}`");
+            let hint = format!("the intents are {}", setup.intents.join(", "));
+            return Err(Failure::new(Code::RequestInvalid, message).hint(hint));
+        }
         more.push((INTENT_OPTION.to_owned(), json!(intent)));
     }
     run_selected(setup, options, &selection, task, options.worktree, more, output)

@@ -210,7 +210,12 @@ pub fn phase_line(phase: &Phase, state: &PhaseState, output: &Output) -> String 
         if state.attempt > 1 { format!(" (attempt {})", state.attempt) } else { String::new() };
     let summary = state.done.as_ref().map(|done| sanitize(&done.summary)).unwrap_or_default();
     let summary = match verdict_of(state) {
-        Some(verdict) => format!("{}: {summary}", sanitize(verdict)),
+        // Phases of the driver begin their summaries with it.
+        Some(verdict) if !summary.starts_with(&format!("{verdict}: ")) => {
+            let verdict = sanitize(verdict);
+            format!("{verdict}: {summary}").trim_end_matches(": ").to_owned()
+        }
+        Some(_) => summary,
         None => summary,
     };
     let (mark, id) = (output.paint(mark, style), name_of(phase));

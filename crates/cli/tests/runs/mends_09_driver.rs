@@ -63,7 +63,7 @@ fn mend_09_named_intents_and_plain_sentences_are_understood() {
         assert_eq!(intent_of(&ended), intent, "{task}");
     }
     // Nothing is guessed, and only tasks of the driver have an intent.
-    let asked = drive(&repo, "whatever", &json!({ "phases": {} }), &["--intent", "dance"]).exit(6);
+    let asked = drive(&repo, "whatever", &json!({ "phases": {} }), &[]).exit(6);
     assert_eq!(intent_of(&asked), Value::Null, "{asked}");
     repo.windlass(&["run", "fix it", "--intent", "chat"]).fails_with(2, "REQUEST_INVALID");
 }
@@ -304,4 +304,24 @@ fn mend_09_phase_0_sees_a_process_that_a_dead_task_left() {
     left.wait().unwrap();
     assert!(detail.contains(&left.id().to_string()) && detail.contains(&dead), "{detail}");
     drive(&repo, "chat: y", &one(&output_of("chat"), &[]), &[]).exit(0);
+}
+
+#[test]
+fn mend_09_an_intent_that_there_is_not_is_told_before_the_task_starts() {
+    let repo = Repo::new();
+    let answers = one(&output_of("research"), &[]);
+    let refused = drive(&repo, "whatever it is", &answers, &["--intent", "reserch"]).exit(2);
+    let error = refused.error();
+    assert_eq!(error["code"], "REQUEST_INVALID", "{error}");
+    assert!(error["message"].as_str().unwrap().contains("`reserch`"), "{error}");
+    assert!(error["hint"].as_str().unwrap().contains("research"), "{error}");
+    assert_eq!(repo.traces(), 0, "nothing was started");
+}
+
+#[test]
+fn mend_09_a_verdict_is_told_once() {
+    let repo = settled();
+    let asked = drive(&repo, "hm", &one(&output_of("chat"), &[]), &[]).exit(4);
+    let shown = repo.windlass(&["status", &id_of(&asked)]).exit(0).says("ASK_USER: ");
+    assert!(!shown.text().contains("ASK_USER: ASK_USER"), "{shown}");
 }
