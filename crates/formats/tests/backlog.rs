@@ -93,6 +93,7 @@ fn items_are_found_with_their_fields() {
             context: None,
             blocked: false,
             waits_for: Vec::new(),
+            stuck: None,
             digest: Digest::of(line.as_bytes()),
         }
     );

@@ -40,6 +40,7 @@ pub fn run(project: &Project, command: &BacklogCommand, output: &Output) -> Comm
             } else {
                 print(item, output);
             }
+            tell_missing_context(&setup.root, item, output);
             Ok(0)
         }
         BacklogCommand::Run { file, item, name, worktree, answers, by } => {
@@ -52,6 +53,7 @@ pub fn run(project: &Project, command: &BacklogCommand, output: &Output) -> Comm
             };
             let Some(item) = item else { return report_no_task(output) };
             let mut task = item.to_task()?;
+            tell_missing_context(&setup.root, item, output);
             let is_file = |path: &&str| setup.root.join(path).is_file();
             task.context_refs = item.context_paths().filter(is_file).map(str::to_owned).collect();
             let task = Value::Object(task.to_object());
@@ -96,11 +98,31 @@ fn read(path: &Path) -> Result<(String, Backlog, Vec<Problem>), Failure> {
     Ok((String::from_utf8_lossy(&bytes).into_owned(), backlog, problems))
 }
 
-/// Tells the lines that are left out.
-fn tell(path: &Path, problems: &[Problem], output: &Output) {
+/// Tells the lines that are left out, and the items that can never be taken.
+fn tell(path: &Path, backlog: &Backlog, problems: &[Problem], output: &Output) {
+    let path = sanitize(&path.display().to_string());
+    let warn = |text: &str| {
+        let word = output.paint_note("warning:", Style::Warn);
+        output.note(&format!("{word} {path}, {}", sanitize(text)));
+    };
     for problem in problems {
-        let (path, problem) = (sanitize(&path.display().to_string()), problem.to_string());
-        output.note(&format!("{path}, {}; this line is left out", sanitize(&problem)));
+        warn(&format!("{problem}; this line is left out"));
+    }
+    for item in &backlog.items {
+        if let Some(stuck) = &item.stuck {
+            warn(&format!("line {}: `{}` can never be taken: {stuck}", item.line, item.title));
+        }
+    }
+}
+
+/// Names the files of an item's context that do not exist.
+fn tell_missing_context(root: &Path, item: &Item, output: &Output) {
+    for path in item.context_files().filter(|path| !root.join(path).exists()) {
+        let word = output.paint_note("warning:", Style::Warn);
+        let path = sanitize(path);
+        output.note(&format!(
+            "{word} `{path}` of the task's `Context:` does not exist, so it is not read"
+        ));
     }
 }
 
@@ -139,7 +161,7 @@ fn available_items(setup: &RunSetup, path: &Path, output: &Output) -> Result<Bac
         true => (backlog, problems),
         false => read(path).map(|(_, backlog, problems)| (backlog, problems))?,
     };
-    tell(path, &problems, output);
+    tell(path, &backlog, &problems, output);
     backlog.items.retain(|item| !taken.contains_key(&item.digest));
     Ok(backlog)
 }
@@ -240,7 +262,7 @@ fn list(project: &Project, path: &Path, output: &Output) -> CommandResult {
         None if item.blocked => ("blocked", Style::Warn),
         None => ("open", Style::Faint),
     };
-    tell(path, &problems, output);
+    tell(path, &backlog, &problems, output);
     if output.json {
         let values = backlog.items.iter().map(|item| {
             let mut value = describe(item);
@@ -265,10 +287,11 @@ fn list(project: &Project, path: &Path, output: &Output) -> CommandResult {
                 (item.line.to_string(), Some(Style::Faint)),
                 (sanitize(&item.title), None),
                 (sanitize(item.owner.as_deref().unwrap_or_default()), Some(Style::Faint)),
+                (sanitize(&item.waits_for.join(", ")), Some(Style::Faint)),
             ]
         })
         .collect();
-    output.table(&["PRIORITY", "STATE", "LINE", "TITLE", "OWNER"], &rows);
+    output.table(&["PRIORITY", "STATE", "LINE", "TITLE", "OWNER", "WAITS FOR"], &rows);
     Ok(0)
 }
 
@@ -297,6 +320,7 @@ fn describe(item: &Item) -> Value {
         "owner": item.owner,
         "context": item.context,
         "waits_for": item.waits_for,
+        "stuck": item.stuck.as_ref().map(ToString::to_string),
         "line": item.line,
         "digest": item.digest,
     })

@@ -113,3 +113,60 @@ fn mend_06_one_bad_line_is_named_and_the_others_are_used() {
     let repo = with_list("### P1\n- [ ] **One** — DoD: it is — Owner: ada\n```\n");
     repo.windlass(&["backlog", "next"]).fails_with(2, "BACKLOG_INVALID");
 }
+
+#[test]
+fn mend_06_missing_files_of_the_context_are_named() {
+    let repo = with_list(
+        "### P0
+- [ ] **One** — DoD: it is — Owner: ada — Context: README.md, docs/none.md; e.g. and/or 1.2
+",
+    );
+    let path = repo.answers(&passing());
+    for line in [&["backlog", "next"][..], &["backlog", "run", "--answers", &path, "--by", "ada"]] {
+        let told = repo.windlass(line).exit(0).warns("warning: `docs/none.md` of the task's");
+        assert_eq!(told.stderr.matches("`Context:`").count(), 1, "{told}");
+    }
+}
+
+#[test]
+fn mend_06_what_a_task_waits_for_is_no_part_of_its_owner() {
+    let repo = with_list(
+        "### P0
+- [ ] **One** — DoD: it is — Owner: ada
+- [ ] **Two** — DoD: it is — Owner: ann — depends on One
+- [ ] **Three** — waiting for One — DoD: it is — Owner: bob
+",
+    );
+    let list = repo.windlass(&["backlog", "list", "--json"]).exit(0).quiet().json();
+    assert_eq!((&list[1]["owner"], &list[1]["waits_for"]), (&json!("ann"), &json!(["One"])));
+    assert_eq!((&list[2]["owner"], &list[2]["title"]), (&json!("bob"), &json!("Three")));
+    repo.windlass(&["backlog", "list"]).exit(0).says("WAITS FOR");
+}
+
+#[test]
+fn mend_06_tasks_that_can_never_be_taken_are_told() {
+    let repo = with_list(
+        "### P0
+- [ ] **One** — DoD: it is — Owner: ada — depends on Two
+- [ ] **Two** — DoD: it is — Owner: ada — depends on \"Three\"
+- [ ] **Three** — DoD: it is — Owner: ada — depends on One
+- [ ] **Four** — DoD: it is — Owner: ada — depends on Nothing at all
+- [ ] **Five** — DoD: it is — Owner: ada — depends on One
+- [ ] **Six** — DoD: it is — Owner: ada — blocked by the weather
+",
+    );
+    let told = repo.windlass(&["backlog", "list"]).exit(0);
+    let lines: Vec<&str> = told.stderr.lines().collect();
+    assert_eq!(lines.len(), 4, "{told}");
+    for (line, words) in lines.iter().zip(["`Two`", "`Three`", "`One`", "`Nothing at all`"]) {
+        assert!(line.starts_with("warning: ") && line.contains(words), "{line}");
+    }
+    let list = repo.windlass(&["backlog", "list", "--json"]).exit(0).json();
+    let stuck: Vec<bool> =
+        list.as_array().unwrap().iter().map(|item| item["stuck"].is_string()).collect();
+    assert_eq!(stuck, [true, true, true, true, false, false]);
+    repo.windlass(&["backlog", "next"])
+        .exit(0)
+        .says("no eligible task")
+        .warns("can never be taken");
+}

@@ -20,6 +20,8 @@ pub(super) struct LocatedItem {
 
 /// Words of an item that waits for something.
 pub(super) const BLOCKED: [&str; 3] = ["blocked", "depends on", "waiting for"];
+/// Words that begin what an item waits for, if they follow a dash. They end the field before them.
+const WAITS: [&str; 3] = ["blocked by", "depends on", "waiting for"];
 
 /// The state of the parser.
 #[derive(Default)]
@@ -147,6 +149,7 @@ impl Parser {
             context: fields.context,
             blocked: BLOCKED.iter().any(|word| lower.contains(word)),
             waits_for: Vec::new(),
+            stuck: None,
             digest: Digest::of(line.raw.as_bytes()),
         };
         let bytes = line.start..line.start + line.raw.len();
@@ -246,6 +249,9 @@ struct Fields {
 /// The names of fields; `Done:` is followed by the evidence.
 const NAMES: [&str; 4] = ["DoD", "Owner", "Context", "Done"];
 
+/// The name of a part that only ends the field before it.
+const NO_FIELD: &str = "";
+
 impl Fields {
     /// Reads the fields of `text` from the byte `from` on.
     fn read(text: &str, from: usize) -> Self {
@@ -258,6 +264,10 @@ impl Fields {
             });
             if let Some(name) = name {
                 starts.push((name, dash.start..dash.end + name.len() + 1));
+            } else if WAITS.iter().any(|words| {
+                after.get(..words.len()).is_some_and(|found| found.eq_ignore_ascii_case(words))
+            }) {
+                starts.push((NO_FIELD, dash));
             }
         }
         let ends = starts.iter().skip(1).map(|(_, range)| range.start).chain([text.len()]);
@@ -272,6 +282,9 @@ impl Fields {
         for ((name, range), end) in starts.iter().zip(ends) {
             let value = text.get(range.end..end).unwrap_or_default().trim();
             let value = (!value.is_empty()).then(|| value.to_owned());
+            if *name == NO_FIELD {
+                continue;
+            }
             if seen.contains(name) {
                 let at = range.end - name.len() - 1;
                 fields.repeated = fields.repeated.or(Some((*name, at)));

@@ -22,6 +22,8 @@ pub use mark::{EVIDENCE_CHARS_MAX, MarkError, mark_done};
 
 /// The largest backlog.
 pub const BACKLOG_BYTES_MAX: usize = 1 << 20;
+/// The longest end of a name that is told from a word.
+const EXTENSION_CHARS_MAX: usize = 8;
 /// The most problems that are reported.
 const PROBLEMS_MAX: usize = 100;
 
@@ -68,8 +70,21 @@ pub struct Item {
     pub blocked: bool,
     /// The titles of the items that are not done and that it waits for.
     pub waits_for: Vec<String>,
+    /// Why it can never be taken, as the backlog is.
+    pub stuck: Option<Stuck>,
     /// The digest of its line, without the line end.
     pub digest: Digest,
+}
+
+/// Why an item can never be taken.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum Stuck {
+    /// It waits for items that wait for it.
+    #[error("it waits for `{0}`, which in the end waits for it")]
+    Cycle(String),
+    /// It depends on something that is no item.
+    #[error("it depends on `{0}`, which is no task of this backlog")]
+    Unknown(String),
 }
 
 impl Item {
@@ -84,6 +99,19 @@ impl Item {
             inside && word.len() <= TASK_PATH_BYTES_MAX && !word.contains(['\\', '\0'])
         };
         words.filter(is_path).take(TASK_REFS_MAX)
+    }
+
+    /// The words of its context that are files by their names, such as `docs/plan.md`.
+    pub fn context_files(&self) -> impl Iterator<Item = &str> {
+        self.context_paths().filter(|path| {
+            let name = path.rsplit('/').next().unwrap_or_default();
+            name.rsplit_once('.').is_some_and(|(stem, extension)| {
+                let is_short = (1..=EXTENSION_CHARS_MAX).contains(&extension.len());
+                let is_word = extension.chars().all(|char| char.is_ascii_alphanumeric());
+                let is_named = extension.starts_with(|char: char| char.is_ascii_alphabetic());
+                !stem.is_empty() && is_short && is_word && is_named
+            })
+        })
     }
 
     /// The item as a task. Its `task_ref` is `backlog:` and the digest of its line.
