@@ -13,6 +13,9 @@ use crate::run_recorder::RunRecorder;
 /// The number of newest runs whose views are refreshed if they have ended.
 const RECENT_RUNS: usize = 20;
 
+/// The file in the state folder that names the ended runs whose views were refreshed.
+const REFRESHED: &str = "refreshed";
+
 /// The result of recovering an interrupted run.
 #[derive(Debug)]
 pub struct RecoveredRun {
@@ -81,16 +84,32 @@ impl Engine {
     }
 
     /// Refreshes the views of runs that have ended recently: a process may have died after the end was
-    /// recorded and before the views were written.
+    /// recorded and before the views were written. What was refreshed once is not refreshed again, so that an idle
+    /// recovery does not take longer with each run.
     fn refresh_ended_runs(&self) -> Result<(), EngineError> {
         let filter = RunFilter { open_only: false, state: None, limit: RECENT_RUNS };
+        let path = self.settings.state.join(REFRESHED);
+        let before = std::fs::read_to_string(&path).unwrap_or_default();
+        let mut now = String::new();
         for found in self.list(&filter)? {
-            if found.trace.head.state == Some(State::Terminal) {
-                match self.refresh(found.trace.head.trace_id) {
-                    Err(EngineError::Journal(error)) if error.is_damage() => {}
+            let head = &found.trace.head;
+            if head.state != Some(State::Terminal) {
+                continue;
+            }
+            let line = format!("{} {}", head.trace_id, head.entry_digest);
+            if !before.lines().any(|known| known == line) {
+                match self.refresh(head.trace_id) {
+                    // Whoever repairs it wants it refreshed.
+                    Err(EngineError::Journal(error)) if error.is_damage() => continue,
                     refreshed => refreshed?,
                 }
             }
+            now.push_str(&line);
+            now.push('\n');
+        }
+        if now != before {
+            // Where it cannot be kept, the runs are refreshed again.
+            drop(std::fs::write(&path, now));
         }
         Ok(())
     }

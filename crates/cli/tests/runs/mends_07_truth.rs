@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::world::{Repo, answers, build, built_once, id_of, passing, review, sh};
+use crate::world::{Repo, answers, build, built_once, escalating, id_of, passing, review, sh};
 
 /// The attempts in the ledger: whether they succeeded, and what followed.
 fn attempts(repo: &Repo) -> Vec<(bool, String)> {
@@ -127,4 +127,15 @@ fn mend_07_what_differed_before_a_run_is_not_told_as_its_work() {
     let shown = repo.windlass(&["status", &id_of(&held)]).exit(0).says("still in the project:");
     assert!(!shown.text().contains("refuse the next run"), "{shown}");
     repo.is_whole();
+}
+
+#[test]
+fn mend_07_the_packet_of_a_cancelled_run_tells_by_whom_and_why() {
+    let repo = Repo::new();
+    let id = id_of(&repo.run(&escalating()).exit(4));
+    repo.windlass(&["cancel", &id, "--by", "ada", "--reason", "not needed any more"]).exit(0);
+    let packet = repo.artifact(&format!("terminal/TP_{id}.yaml"));
+    windlass_formats::read_terminal(packet.as_bytes()).unwrap();
+    assert!(packet.contains("cancelled by ada: not needed any more"), "{packet}");
+    assert!(!packet.contains("running"), "nothing is under way in a run that has ended\n{packet}");
 }

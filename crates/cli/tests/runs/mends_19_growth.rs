@@ -58,3 +58,25 @@ fn mend_19_a_log_that_another_program_holds_is_told_with_its_size() {
     assert!(log.metadata().map_or(0, |log| log.len()) < 1 << 20);
     repo.is_whole();
 }
+
+#[test]
+fn mend_19_an_idle_recovery_writes_nothing_again() {
+    use std::os::unix::fs::MetadataExt as _;
+    let repo = Repo::new();
+    let id = id_of(&repo.run(&passing()).exit(0));
+    let packet = repo.root().join(format!(".windlass/artifacts/terminal/TP_{id}.yaml"));
+    // A process may have died before it wrote this.
+    std::fs::remove_file(&packet).unwrap();
+    let index = repo.root().join(".windlass/checkpoints/index.json");
+    let inode = || std::fs::metadata(&index).unwrap().ino();
+    let before = inode();
+    repo.windlass(&["recover"]).exit(0).says("nothing to recover");
+    assert!(packet.exists());
+    assert_eq!(inode(), before, "the index was up to date");
+    // What was brought up to date once is not read again by each recovery that finds nothing to do.
+    std::fs::remove_file(&packet).unwrap();
+    repo.windlass(&["recover"]).exit(0).says("nothing to recover");
+    assert!(!packet.exists());
+    repo.windlass(&["export", &id]).exit(0);
+    assert!(packet.exists());
+}

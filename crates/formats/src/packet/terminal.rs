@@ -109,11 +109,14 @@ pub struct TerminalPacket {
     pub ledger_attempt_count: Option<u32>,
     /// The tests, scripts and build settings that the run has changed.
     pub changed_tests_and_scripts: Vec<String>,
+    /// More about the reason, for people: such as who gave the run up, and why.
+    pub detail: Option<String>,
 }
 
-const FIELDS: [&str; 20] = [
+const FIELDS: [&str; 21] = [
     "changed_tests_and_scripts",
     "commit_hash",
+    "detail",
     "end_ts",
     "gate_results",
     "ledger_attempt_count",
@@ -158,6 +161,7 @@ impl TerminalPacket {
             ledger_chain_tip: None,
             ledger_attempt_count: None,
             changed_tests_and_scripts: Vec::new(),
+            detail: None,
         }
     }
 
@@ -181,6 +185,7 @@ impl TerminalPacket {
         put(&mut map, "start_ts", self.start_ts);
         put(&mut map, "end_ts", self.end_ts);
         put(&mut map, "task_ref", self.task_ref.as_ref());
+        put(&mut map, "detail", self.detail.as_ref());
         put(&mut map, "policy_hash", self.policy_hash);
         put(&mut map, "repo_clean_verified", self.repo_clean_verified);
         put(&mut map, "tokens_consumed", self.tokens_consumed);
@@ -232,6 +237,7 @@ pub fn read_terminal(bytes: &[u8]) -> Result<TerminalPacket, PacketError> {
         changed_tests_and_scripts: fields
             .maybe("changed_tests_and_scripts", Fields::texts)?
             .unwrap_or_default(),
+        detail: fields.maybe("detail", Fields::text)?.map(str::to_owned),
     };
     check_hash(&value, fields.must(HASH, Fields::parsed)?)?;
     Ok(packet)

@@ -100,17 +100,22 @@ fn update_index(
 ) -> Result<(), EngineError> {
     let locked = folder.lock()?;
     let found = folder.read(INDEX, INDEX_BYTES_MAX).ok().flatten();
-    let index = found.and_then(|bytes| serde_json::from_slice::<Index>(&bytes).ok());
+    let index = found.as_deref().and_then(|bytes| serde_json::from_slice::<Index>(bytes).ok());
     let mut index = index.unwrap_or_default();
     // Ids are ordered by time.
     let mut all: BTreeMap<CheckpointId, IndexedCheckpoint> =
         index.checkpoints.into_iter().map(|one| (one.id, one)).collect();
-    all.extend(new);
+    // What is older than all that are listed was left out before, and is counted already.
+    let oldest = all.keys().next().copied().filter(|_| index.omitted > 0);
+    all.extend(new.into_iter().filter(|(id, _)| oldest.is_none_or(|oldest| *id >= oldest)));
     let more = all.len().saturating_sub(INDEXED_MAX);
     index.omitted = index.omitted.saturating_add(more);
     index.checkpoints = all.into_values().skip(more).collect();
     index.schema_id = "windlass.checkpoint_index".to_owned();
     let mut bytes = serde_json::to_vec_pretty(&index).unwrap_or_default();
     bytes.push(b'\n');
+    if found.is_some_and(|found| found == bytes) {
+        return Ok(());
+    }
     folder.replace(INDEX, &bytes, &locked)
 }

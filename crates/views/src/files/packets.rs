@@ -14,6 +14,9 @@ use windlass_kernel::run::{self, Change, Hold, MeasuringFiles, Run, Started, Vot
 
 use super::run_view::{HoldView, RunView, end_of};
 
+/// The most of a run's end that its packet tells; the journal has the whole.
+const DETAIL_CHARS_MAX: usize = 2000;
+
 impl RunView {
     /// The bytes of a hold's packet after its first `votes` answers.
     pub(super) fn hold_packet(
@@ -71,7 +74,10 @@ impl RunView {
         let mut phase_outcomes = BTreeMap::new();
         for (phase, state) in run.all_phases() {
             let key: StepKey = phase.id.parse().map_err(|error| self.invalid(&error))?;
-            phase_outcomes.insert(key, status(state.status));
+            // The run has ended, so nothing is under way any more.
+            let is_open = state.status == run::PhaseStatus::Running;
+            let reached = if is_open { PhaseStatus::Failed } else { status(state.status) };
+            phase_outcomes.insert(key, reached);
         }
         let requires_clean = started.plan.require.contains(&Requirement::CleanRepo);
         let commit = run.commit.as_ref().filter(|_| passed);
@@ -93,6 +99,8 @@ impl RunView {
             ledger_chain_tip: Some(identity.chain.tip()),
             ledger_attempt_count: Some(identity.chain.attempts()),
             changed_tests_and_scripts: measuring(run.change.as_ref()),
+            detail: (!ended.detail.is_empty())
+                .then(|| ended.detail.chars().take(DETAIL_CHARS_MAX).collect()),
             ..TerminalPacket::new(identity.name.clone(), end, outcome(ended.outcome), &ended.reason)
         };
         Some(packet.to_bytes().map_err(|error| self.invalid(&error))).transpose()
