@@ -186,6 +186,15 @@ impl Output {
     }
 }
 
+/// The beginning of a text, of so many characters at most; an ellipsis tells that there is more.
+pub fn shorten(text: &str, chars_max: usize) -> String {
+    if text.chars().count() <= chars_max {
+        return text.to_owned();
+    }
+    let start: String = text.chars().take(chars_max.saturating_sub(1)).collect();
+    format!("{}…", start.trim_end())
+}
+
 /// Escapes control characters, so that text from elsewhere cannot control the terminal.
 pub fn sanitize(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());

@@ -116,12 +116,12 @@ fn show(project: &Project, named: &str, output: &Output) -> CommandResult {
     output.line(&format!("  complete {}", sanitize(&state.completed_phases.join(", "))));
     for (name, agent) in &one.agent_states {
         output.line(&format!(
-            "  agent    {}: {}, {} tokens in, {} out, {} calls",
+            "  agent    {}: {}, {} tokens in, {} out, {}",
             sanitize(name),
             agent.status.as_str(),
             agent.token_usage.input,
             agent.token_usage.output,
-            agent.tool_invocations.len()
+            count(agent.tool_invocations.len(), "call", "calls")
         ));
     }
     for (path, artifact) in &one.artifacts {
@@ -427,12 +427,12 @@ fn print_purged(purged: &PurgeReport, dry_run: bool, output: &Output) {
         output.note(&format!("skipped {run}: {}", sanitize(why)));
     }
     output.line(&format!(
-        "{} {} checkpoints, {} hold packets, {} snapshots of rollbacks and merges, {} files{}",
+        "{} {}, {}, {} of rollbacks and merges, {}{}",
         if dry_run { "would delete" } else { "deleted" },
-        purged.checkpoints.len(),
-        purged.holds.len(),
-        purged.references.len(),
-        purged.files,
+        count(purged.checkpoints.len(), "checkpoint", "checkpoints"),
+        count(purged.holds.len(), "hold packet", "hold packets"),
+        count(purged.references.len(), "snapshot", "snapshots"),
+        count(purged.files, "file", "files"),
         if dry_run { String::new() } else { format!(" ({} bytes)", purged.bytes) }
     ));
 }

@@ -36,7 +36,7 @@ pub fn run(code: Option<&str>, output: &Output) -> CommandResult {
 
 /// Lists the codes, each with the first sentence of its page.
 fn list(output: &Output) -> CommandResult {
-    let summary = |page: &'static str| page.lines().nth(2).unwrap_or_default();
+    let summary = |page: &'static str| first_sentence(page);
     if output.json {
         let codes: Vec<_> = PAGES
             .iter()
@@ -47,8 +47,18 @@ fn list(output: &Output) -> CommandResult {
     }
     let rows: Vec<_> = PAGES
         .iter()
-        .map(|(code, page)| vec![((*code).to_owned(), None), (summary(page).to_owned(), None)])
+        .map(|(code, page)| vec![((*code).to_owned(), None), (summary(page), None)])
         .collect();
     output.table(&["CODE", "MEANING"], &rows);
     Ok(0)
+}
+
+/// The first sentence below the title of a page; it may go over several lines.
+fn first_sentence(page: &str) -> String {
+    let paragraph: Vec<&str> =
+        page.lines().skip(2).take_while(|line| !line.trim().is_empty()).collect();
+    let paragraph = paragraph.join(" ");
+    // A dot within a name, such as that of a file, ends no sentence.
+    let end = paragraph.find(". ").map_or(paragraph.len(), |at| at + 1);
+    paragraph.get(..end).unwrap_or_default().to_owned()
 }

@@ -16,7 +16,7 @@ use crate::commands::run::{find_hold, open, open_to_look, open_to_read, report, 
 use crate::commands::verify::count;
 use crate::commands::{expiry, read_args, session_core, status, stop};
 use crate::failure::{CommandResult, Failure, exit_of};
-use crate::output::{Output, Style, sanitize};
+use crate::output::{Output, Style, sanitize, shorten};
 use crate::part::Part;
 use crate::people::AccountPeople;
 use crate::project::Project;
@@ -99,7 +99,7 @@ fn row(one: &WaitingRun) -> Vec<(String, Option<Style>)> {
         Resolution::Open if one.hold.is_expired(SystemClock.now()) => {
             "expired; nobody answered in time".to_owned()
         }
-        Resolution::Open => sanitize(&one.hold.held.question).chars().take(60).collect(),
+        Resolution::Open => shorten(&sanitize(&one.hold.held.question), 60),
         Resolution::Approved => "approved, not yet resumed".to_owned(),
         Resolution::Rejected => "rejected, not yet resumed".to_owned(),
     };
@@ -219,7 +219,7 @@ fn show(project: &Project, name: &str, since: Option<&str>, output: &Output) -> 
         Some(call) => print_call(call, hold.held.call, output),
         None => print_evidence(&hold.held.evidence, output),
     }
-    if let Some(change) = &hold.held.change {
+    if let Some(change) = hold.held.change.as_ref().filter(|change| !change.files.is_empty()) {
         output.line(&format!(
             "  changed  {} in {}",
             count(change.lines, "line", "lines"),

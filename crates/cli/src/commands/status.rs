@@ -19,7 +19,7 @@ use crate::commands::{expiry, metrics, session_core, stop, transcript};
 use crate::failure::{CommandResult, Failure, exit_of};
 use crate::installed;
 use crate::missions;
-use crate::output::{Output, Style, sanitize};
+use crate::output::{Output, Style, sanitize, shorten};
 use crate::project::Project;
 use crate::session_loop;
 use crate::setup::actor_name;
@@ -52,11 +52,13 @@ pub fn run(project: &Project, options: &Status, output: &Output) -> CommandResul
         return Ok(0);
     }
     let state = if options.held { Some(State::Checkpoint) } else { None };
-    let found = runs.list(&RunFilter {
+    let mut found = runs.list(&RunFilter {
         open_only: options.open || options.held,
         state,
-        limit: options.limit,
+        limit: options.limit.saturating_add(1),
     })?;
+    let more = found.len() > options.limit;
+    found.truncate(options.limit);
     let mut rows = Vec::new();
     let mut values = Vec::new();
     let mut code = 0;
@@ -95,6 +97,9 @@ pub fn run(project: &Project, options: &Status, output: &Output) -> CommandResul
         output.note("start one: windlass run \"describe the task\"");
     } else {
         output.table(&["RUN", "LOOP", "STATE", "WHERE", "TASK"], &rows);
+        if more {
+            output.note("there are older ones; raise --limit to list them");
+        }
     }
     if code != 0 {
         output.note("run `windlass verify` for details");
@@ -168,7 +173,7 @@ fn row(run: &RunSummary, live: bool) -> Vec<(String, Option<Style>)> {
         _ => String::new(),
     };
     let task = run.task.get("task").and_then(Value::as_str);
-    let task: String = sanitize(task.unwrap_or_default()).chars().take(50).collect();
+    let task = shorten(&sanitize(task.unwrap_or_default()), 50);
     vec![
         (run.run_id.clone(), None),
         (run.loop_id.clone(), None),

@@ -35,6 +35,9 @@ fn mend_15_every_code_is_explained_without_a_project() {
     assert!(lower.text().starts_with("# RUN_NOT_FOUND\n"), "{lower}");
     let all = place.run(&["explain"]).exit(0);
     assert_eq!(all.text().lines().count(), Code::ALL.len() + 1);
+    for line in all.text().lines().skip(1) {
+        assert!(line.ends_with('.'), "a whole sentence: {line}");
+    }
     let json = place.run(&["explain", "REPO_DIRTY", "--json"]).exit(0).json();
     assert_eq!((&json["code"], &json["exit_code"]), (&"REPO_DIRTY".into(), &3.into()));
     place

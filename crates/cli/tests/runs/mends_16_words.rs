@@ -162,3 +162,39 @@ fn mend_16_too_few_open_files_are_no_internal_error() {
         assert_ne!(output.status.code(), Some(70), "{limit}: {said}");
     }
 }
+
+#[test]
+fn mend_16_lists_say_that_there_is_more() {
+    let repo = Repo::new();
+    repo.run(&passing()).exit(0);
+    repo.windlass(&["status", "--limit", "1"]).exit(0).quiet();
+    let task = "a".repeat(80);
+    let path = repo.answers(&passing());
+    repo.windlass(&["run", &task, "--answers", &path]).exit(0);
+    let cut = repo.windlass(&["status", "--limit", "1"]).exit(0).warns("--limit");
+    assert!(cut.text().contains(&format!("{}…", "a".repeat(49))), "{cut}");
+    repo.windlass(&["status", "--limit", "2"]).exit(0).quiet();
+}
+
+/// A loop in which a person is asked a long question.
+const LONG: &str = "---
+id: long
+title: A long question
+type: loop
+category: test
+version: \"1\"
+on_restart: hold
+phases:
+  - id: ask
+    doer: { person: \"Is this what was meant when somebody asked for it last week, or is it not?\" }
+---
+";
+
+#[test]
+fn mend_16_a_question_that_is_cut_ends_with_an_ellipsis() {
+    let repo = Repo::with_loop("long", LONG);
+    let id = id_of(&repo.run_with(&json!({ "phases": {} }), &["--loop", "long"]).exit(4));
+    repo.windlass(&["queue", "list"]).exit(0).says("…");
+    let shown = repo.windlass(&["queue", "show", &id]).exit(0);
+    assert!(!shown.text().contains(" lines in"), "{shown}");
+}

@@ -32,7 +32,10 @@ impl Builtin for Hydrate {
         }
         let base = job.assignment.run.started.as_ref().and_then(|started| started.base.as_ref());
         Ok(WorkResult::answer(json!({
-            "summary": format!("{} references of the task were read", context.len()),
+            "summary": match context.len() {
+                1 => "1 reference of the task was read".to_owned(),
+                many => format!("{many} references of the task were read"),
+            },
             "base": base.map(|base| base.commit.clone()),
             "context": context,
         })))
