@@ -3,7 +3,6 @@
 use serde_json::{Value, json};
 use windlass_engine::Engine;
 use windlass_journal::{RunFilter, Runs};
-use windlass_kernel::State;
 use windlass_kernel::run::plan::{BudgetedResource, Phase, Plan, Requirement, RunOutcome, Trigger};
 use windlass_kernel::run::{
     Change, Hold, HoldRequest, MeasuringFiles, PhaseState, PhaseStatus, Resolution, Run, RunName,
