@@ -6,8 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use windlass_connect::{Confinement, Connectors, Limits};
-use windlass_driver::DriverConfig;
-use windlass_driver::executor::{DRIVER_BUILTINS, Driver, DriverSettings};
+use windlass_driver::executor::{DRIVER_BUILTINS, Driver};
 use windlass_engine::executors::{
     Agent, AgentGuard, BUILTINS, DEFAULT_AGENT, Executors, RunnerChoice, SpendCap, Transcripts,
 };
@@ -18,13 +17,12 @@ use windlass_engine::{
 use windlass_governance::{Composed, GovernanceFile, LocatedRule, compose};
 use windlass_journal::Runs;
 use windlass_kernel::artifact::PROJECT_WORKSPACE;
-use windlass_kernel::run::plan::Plan;
 use windlass_kernel::{Code, RiskLevel, TraceId};
 use windlass_loops::{AgentFile, KnownNames, LoopFile, MissionFile};
 use windlass_policy::{Connector, Judgement, PolicySet, Question};
 use windlass_runtime::{
-    Clock as _, FileWorkspace, Gateway, NamedSecrets, People, PolicySupervisor, SteadyClock,
-    SystemClock, redactor_of,
+    FileWorkspace, Gateway, NamedSecrets, People, PolicySupervisor, SteadyClock, SystemClock,
+    redactor_of,
 };
 use windlass_store::Store;
 use windlass_views::EventLog;
@@ -33,6 +31,7 @@ use windlass_views::checkpoints::Checkpoints;
 use crate::agents::ClientConfig;
 use crate::config::Config;
 use crate::core_run;
+use crate::driver_setup::driver;
 use crate::failure::Failure;
 use crate::input::unreadable;
 use crate::missions::missions;
@@ -215,44 +214,6 @@ pub fn actor_name(named: Option<&str>) -> String {
 pub fn builtins() -> BTreeSet<String> {
     let all = BUILTINS.iter().chain(&DRIVER_BUILTINS).chain(&core_run::BUILTINS);
     all.map(|name| (*name).to_owned()).collect()
-}
-
-/// Builds the driver, if the project has a loop that needs it.
-fn driver(
-    project: &Project,
-    config: &Config,
-    files: &BTreeMap<String, Vec<u8>>,
-    loops: &BTreeMap<String, LoopFile>,
-    store: &Arc<dyn Store>,
-) -> Result<Option<Arc<Driver>>, Failure> {
-    let tables: BTreeMap<String, Vec<u8>> = files
-        .iter()
-        .filter_map(|(path, bytes)| Some((path.strip_prefix("loops/")?.to_owned(), bytes.clone())))
-        .filter(|(path, _)| path.starts_with("driver/"))
-        .collect();
-    if tables.is_empty() && !loops.values().any(|file| is_driven(&file.plan)) {
-        return Ok(None);
-    }
-    let tables = DriverConfig::load(&tables)?;
-    let all = || tables.models().values().map(|model| model.primary.clone()).collect();
-    let available = config.driver.available.clone().unwrap_or_else(all);
-    let root = project.root.canonicalize().map_err(|error| unreadable(&project.root, &error))?;
-    let settings = DriverSettings {
-        available,
-        project_id: config.driver.project(&root),
-        session_id: SystemClock.new_id().to_string(),
-        memory: project.state()?.join("memory"),
-        edits: project.state()?.join("edits"),
-        processes: Some(PathBuf::from("/proc")),
-        store: Arc::clone(store),
-        config: tables,
-    };
-    Ok(Some(Arc::new(Driver::new(settings))))
-}
-
-/// Whether a loop uses the driver's builtins.
-fn is_driven(plan: &Plan) -> bool {
-    plan.builtins().any(|name| DRIVER_BUILTINS.contains(&name))
 }
 
 /// Parses the agents among the configuration files.
