@@ -196,7 +196,8 @@ fn held() -> Result<HoldRequest> {
 }
 
 fn started() -> Event {
-    let base = Some(Base { branch: Some("main".to_owned()), commit: "c0ffee".to_owned() });
+    let base =
+        Some(Base { branch: Some("main".to_owned()), commit: "c0ffee".to_owned(), tree: None });
     Event::Started(Box::new(Started {
         base,
         by: "ann".to_owned(),

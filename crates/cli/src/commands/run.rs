@@ -203,7 +203,7 @@ pub fn require_runners(
     options: &Value,
     output: &Output,
 ) -> Result<(), Failure> {
-    let agents = with_subagents(agents.into_iter(), &setup.subagents);
+    let agents = with_subagents(agents, &setup.subagents);
     let mut clients = Clients::new(&setup.clients, &setup.secrets)?;
     clients.require(&agents, &setup.runners, options, output)
 }
