@@ -306,25 +306,21 @@ pub fn resume_run(project: &Project, setup: &RunSetup, trace_id: TraceId) -> Res
         if !is_dirty {
             return way_out(failure, &id);
         }
-        failure.hint(dirty_hint(setup, &run, rollback.as_deref()))
+        failure.hint(dirty_hint(&id, rollback.as_deref()))
     })
 }
 
 /// What helps when files have changed while a run waited. A rollback puts back what the run has written; what people
 /// have added it leaves alone.
-fn dirty_hint(setup: &RunSetup, run: &Run, rollback: Option<&str>) -> String {
-    let id = run_id(run);
-    let plan =
-        run.checkpoints.last().map(|last| setup.engine.plan_rollback(run.head.trace_id, last.id));
-    let plan = plan.and_then(Result::ok);
+fn dirty_hint(id: &str, rollback: Option<&str>) -> String {
     let mut hint = format!(
         "move files of your own out of the project and undo your changes to the others, then run `windlass \
          resume {id}` again (a commit or a stash would take the run's own work, too)"
     );
-    let restores = plan.is_some_and(|plan| !plan.changes.is_empty());
-    if let Some(rollback) = rollback.filter(|_| restores) {
+    if let Some(rollback) = rollback {
         hint.push_str(&format!(
-            "; or {rollback} puts the run's files back, keeps the present ones in a snapshot, and asks again"
+            "; for changed files of the run, {rollback} puts them back, keeps the present ones in a snapshot, \
+             leaves files of your own where they are, and asks again"
         ));
     }
     hint.push_str(&format!("; or give the run up: `windlass cancel {id} --reason TEXT`"));

@@ -200,11 +200,13 @@ impl Repo {
     /// Everything in the work tree that is not a database: what must not change when nothing happens.
     pub fn snapshot(&self) -> BTreeMap<String, Vec<u8>> {
         let mut files = tree(&self.root());
-        // Locks are left behind empty, and git's objects unused; what SQLite's files hold is another
-        // question.
+        // Locks are left behind empty, git's objects unused, and the policy as it was loaded; what SQLite's files
+        // hold is another question.
         files.retain(|name, _| !name.starts_with(".git/objects"));
         for (name, bytes) in tree(&self.place.state()) {
-            if !name.starts_with("windlass.db") && !name.starts_with("locks") {
+            let is_left =
+                ["windlass.db", "locks", "kept-"].iter().any(|left| name.starts_with(left));
+            if !is_left {
                 files.insert(format!("state/{name}"), bytes);
             }
         }
