@@ -74,9 +74,15 @@ impl RunView {
         let mut phase_outcomes = BTreeMap::new();
         for (phase, state) in run.all_phases() {
             let key: StepKey = phase.id.parse().map_err(|error| self.invalid(&error))?;
-            // The run has ended, so nothing is under way any more.
+            // The run has ended, so nothing is under way any more: a phase whose gate let nothing pass has done
+            // its work.
             let is_open = state.status == run::PhaseStatus::Running;
-            let reached = if is_open { PhaseStatus::Failed } else { status(state.status) };
+            let is_done = state.done.as_ref().is_some_and(|done| done.failure.is_none());
+            let reached = match (is_open, is_done) {
+                (true, true) => PhaseStatus::Complete,
+                (true, false) => PhaseStatus::Failed,
+                (false, _) => status(state.status),
+            };
             phase_outcomes.insert(key, reached);
         }
         let requires_clean = started.plan.require.contains(&Requirement::CleanRepo);
