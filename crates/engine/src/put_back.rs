@@ -137,6 +137,7 @@ impl Engine {
         let mut theirs: BTreeSet<PathBuf> = store
             .changes(start, now)?
             .into_iter()
+            .filter(|change| !change.is_of_folder())
             .map(|change| change.path)
             .filter(|path| path.starts_with(Path::new(CONFIGURATION)))
             .collect();
@@ -151,7 +152,9 @@ impl Engine {
             if before == after || !store.has_tree(&before)? || !store.has_tree(&after)? {
                 continue;
             }
-            theirs.extend(store.changes(&before, &after)?.into_iter().map(|change| change.path));
+            let changes = store.changes(&before, &after)?.into_iter();
+            let files = changes.filter(|change| !change.is_of_folder());
+            theirs.extend(files.map(|change| change.path));
         }
         Ok(theirs)
     }

@@ -311,7 +311,8 @@ impl Engine {
         }
         let store = self.checkpointer()?.store();
         let left = store.changes(&recorded_tree(tree)?, &recorded_tree(target)?)?;
-        Ok(left.into_iter().map(|change| change.path).collect())
+        let files = left.into_iter().filter(|change| !change.is_of_folder());
+        Ok(files.map(|change| change.path).collect())
     }
 
     /// Completes an interrupted rollback.

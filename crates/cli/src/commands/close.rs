@@ -2,7 +2,7 @@
 
 use serde_json::json;
 use windlass_engine::{EngineError, IntegrationRequest};
-use windlass_kernel::run::Run;
+use windlass_kernel::run::{Run, RunName};
 use windlass_kernel::{Code, TraceId};
 use windlass_workspace::{Git, OnChanges};
 
@@ -102,7 +102,8 @@ fn restore(setup: &RunSetup, trace_id: TraceId, options: &Close, output: &Output
         }
         return Ok(0);
     }
-    let done = setup.engine.put_back(trace_id, setup.engine.actor(), options.force)?;
+    let done = setup.engine.put_back(trace_id, setup.engine.actor(), options.force);
+    let done = done.map_err(|error| not_put_back(error, &RunName::of(trace_id).to_string()))?;
     if output.json {
         output.value(&status::describe(&done.run))?;
     } else {
@@ -111,6 +112,19 @@ fn restore(setup: &RunSetup, trace_id: TraceId, options: &Close, output: &Output
     }
     warn_of_nested(setup, &done.run, output);
     Ok(0)
+}
+
+/// An error of putting files back; one about changed files names the commands that help.
+fn not_put_back(error: EngineError, id: &str) -> Failure {
+    let is_changed = matches!(error, EngineError::Changed { .. });
+    let failure = Failure::from(error);
+    if !is_changed {
+        return failure;
+    }
+    failure.hint(format!(
+        "save what is yours; `windlass close {id} --restore --dry-run` lists what would be put back, and `windlass \
+         close {id} --restore --force` does it and keeps the present files in a snapshot"
+    ))
 }
 
 /// An error of merging; one of a conflict names the folder in which it is resolved.

@@ -125,7 +125,9 @@ fn interrupted(
     let done = snapshots.changes(&before, now)?;
     let left = snapshots.changes(now, &tree)?;
     let left: BTreeSet<&Path> = left.iter().map(|one| one.path.as_path()).collect();
-    let is_between = done.iter().all(|one| !left.contains(one.path.as_path()));
+    // A folder is empty while its files are moved.
+    let is_between =
+        done.iter().all(|one| one.is_of_folder() || !left.contains(one.path.as_path()));
     Ok(is_between.then_some(tree))
 }
 

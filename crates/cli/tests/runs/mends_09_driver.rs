@@ -321,7 +321,7 @@ fn mend_09_an_intent_that_there_is_not_is_told_before_the_task_starts() {
 #[test]
 fn mend_09_a_verdict_is_told_once() {
     let repo = settled();
-    let asked = drive(&repo, "hm", &one(&output_of("chat"), &[]), &[]).exit(4);
+    let asked = drive(&repo, "hm", &one(&output_of("chat"), &[]), &[]).exit(6);
     let shown = repo.windlass(&["status", &id_of(&asked)]).exit(0).says("ASK_USER: ");
     assert!(!shown.text().contains("ASK_USER: ASK_USER"), "{shown}");
 }
