@@ -182,7 +182,10 @@ fn ask_claude(
     std::fs::write(lab.repo.place.home().join(".claude.json"), answered.to_string())
         .expect("a file");
     let mut terminal = terminal(lab, folder);
-    let start = install(&mut terminal, &commands("README.md", after));
+    // The first steps stand once, and end with the command that makes the project.
+    let first = commands("README.md", "## First steps").pop().expect("a command");
+    let typed: Vec<String> = std::iter::once(first).chain(commands("README.md", after)).collect();
+    let start = install(&mut terminal, &typed);
     assert_eq!(start, "claude");
     before_start(folder);
     let from = terminal.line(&start);
