@@ -1,5 +1,5 @@
-// Comments on the lines of a diff. They are written into the field of the form that sends a run back, one a line, so
-// that without this script the same can be typed there.
+// Choosing several at once, and comments on the lines of a diff. These are written into the field of the form that
+// sends a run back, one a line, so that without this script the same can be typed there.
 
 const findings = document.getElementById("findings");
 
@@ -46,6 +46,23 @@ function move(diff, step) {
   lines[at]?.classList.remove("chosen");
   next.classList.add("chosen");
   next.scrollIntoView({ block: "nearest" });
+}
+
+// A file that a link names is unfolded.
+function unfold() {
+  const named = document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  if (named instanceof HTMLDetailsElement) named.open = true;
+}
+
+addEventListener("hashchange", unfold);
+unfold();
+
+// All that can be chosen for a form, at once.
+for (const all of document.querySelectorAll("[data-all]")) {
+  all.closest(".scripted").hidden = false;
+  all.addEventListener("change", () => {
+    for (const box of document.querySelectorAll(`[form="${all.dataset.all}"]`)) box.checked = all.checked;
+  });
 }
 
 if (findings) {

@@ -27,7 +27,7 @@ async function refresh() {
     for (const part of document.querySelectorAll("[data-part]")) {
       const next = fresh.getElementById(part.id);
       const busy = part.contains(document.activeElement) && document.activeElement.matches("input, textarea, select");
-      if (next && !busy && next.innerHTML !== part.innerHTML) part.innerHTML = next.innerHTML;
+      if (next && !busy && next.innerHTML !== part.innerHTML) replace(part, next);
     }
     document.title = fresh.title;
   } catch {
@@ -43,6 +43,20 @@ async function refresh() {
   }
 }
 
+// What somebody has unfolded or chosen stays so.
+function replace(part, next) {
+  const names = (all, is) => all.filter(is).map((one) => one.value ?? one.querySelector("summary")?.textContent);
+  const open = names([...part.querySelectorAll("details")], (one) => one.open);
+  const chosen = names([...part.querySelectorAll("input[type=checkbox]")], (one) => one.checked);
+  part.innerHTML = next.innerHTML;
+  for (const one of part.querySelectorAll("details")) {
+    if (open.includes(one.querySelector("summary")?.textContent)) one.open = true;
+  }
+  for (const one of part.querySelectorAll("input[type=checkbox]")) {
+    if (chosen.includes(one.value)) one.checked = true;
+  }
+}
+
 // A page that is not complete yet says so, and is looked at again soon.
 function lookAgain() {
   if (document.querySelector("[data-again]")) setTimeout(schedule, againMs);
@@ -52,19 +66,65 @@ function schedule() {
   timer ??= setTimeout(refresh, Math.max(pauseMs, tookMs * restFactor));
 }
 
-// The page of a run shows nothing of other runs.
+// The page of a run, a hold or a call shows nothing of others.
 function concerns(event) {
-  const [, kind, project, run] = location.pathname.split("/").map(decodeURIComponent);
-  if (kind !== "runs" || !run) return true;
-  return event.project === project && event.run === run;
+  const [, kind, project, name] = location.pathname.split("/").map(decodeURIComponent);
+  if (!["runs", "holds", "calls"].includes(kind) || !name) return true;
+  return event.project === project && (kind === "calls" ? event.call : event.run) === name;
 }
+
+// A page on which somebody decides stays as it is, and says that something has happened.
+const moved = document.getElementById("moved");
+
+function changed() {
+  if (moved) moved.hidden = false;
+  else schedule();
+}
+
+// The words of the server for a distance in time.
+function distance(ms) {
+  const seconds = Math.floor(Math.abs(ms) / 1000);
+  const [count, unit] =
+    seconds < 120 ? [seconds, "s"]
+    : seconds < 7200 ? [Math.floor(seconds / 60), "min"]
+    : seconds < 172800 ? [Math.floor(seconds / 3600), "h"]
+    : [Math.floor(seconds / 86400), "days"];
+  return ms >= 0 ? `${count} ${unit} ago` : `in ${count} ${unit}`;
+}
+
+function tick() {
+  for (const time of document.querySelectorAll("time[datetime]")) {
+    const ms = Date.now() - Date.parse(time.dateTime);
+    if (Number.isFinite(ms)) time.textContent = distance(ms);
+  }
+}
+
+setInterval(tick, 5000);
+
+// A picture that is wider than the screen shows first what goes on now.
+for (const node of document.querySelectorAll(".graph .status-held, .graph .status-running")) {
+  const picture = node.closest(".graph");
+  const left = node.getBoundingClientRect().left - picture.getBoundingClientRect().left;
+  if (left > picture.clientWidth / 2) picture.scrollLeft += left - picture.clientWidth / 3;
+}
+
+// A second click sends nothing twice.
+document.addEventListener("submit", (event) => {
+  // After the form was read: a pressed button has a value, too.
+  setTimeout(() => {
+    for (const button of event.target.querySelectorAll("button[type=submit]")) button.disabled = true;
+  });
+});
+addEventListener("pageshow", () => {
+  for (const button of document.querySelectorAll("button[type=submit]:disabled")) button.disabled = false;
+});
 
 if (document.body.hasAttribute("data-live")) {
   const events = new EventSource("/api/v1/events");
   let lost = false;
   events.addEventListener("open", () => {
     banner.hidden = true;
-    if (lost) schedule();
+    if (lost && !moved) schedule();
     lost = false;
   });
   events.addEventListener("error", () => {
@@ -72,11 +132,11 @@ if (document.body.hasAttribute("data-live")) {
     lost = true;
   });
   events.addEventListener("entry", (entry) => {
-    if (concerns(JSON.parse(entry.data))) schedule();
+    if (concerns(JSON.parse(entry.data))) changed();
   });
-  document.addEventListener("visibilitychange", schedule);
-  events.addEventListener("reset", schedule);
-  // Times such as "2 min ago" grow old.
-  setInterval(schedule, 30000);
+  if (!moved) document.addEventListener("visibilitychange", schedule);
+  events.addEventListener("reset", changed);
+  // Such as a bar that shows how long something has worked.
+  if (!moved) setInterval(schedule, 30000);
   lookAgain();
 }

@@ -3,13 +3,18 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
-use windlass_kernel::Code;
+use windlass_kernel::run::plan::Plan;
+use windlass_kernel::{Code, State};
 use zeroize::Zeroizing;
 
 use crate::access::{Role, Scope};
 use crate::dashboard::Context;
 use crate::problem::Problem;
 use crate::project::Command;
+use crate::read;
+
+/// The longest word that a request for something that is started once can have.
+const ONCE_BYTES_MAX: usize = 200;
 
 /// A person's decision about a hold.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
@@ -25,9 +30,42 @@ pub struct Decision {
     /// Other arguments for the call on hold, as JSON.
     #[serde(default)]
     pub arguments: Option<String>,
+    /// What became of a call that was interrupted. An approval of such a call must say it.
+    #[serde(default)]
+    pub effect: Option<EffectAnswer>,
     /// The passphrase of the person's key, if it has one.
     #[serde(default)]
     pub passphrase: Option<String>,
+}
+
+/// What a person says became of a call that was interrupted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum EffectAnswer {
+    /// It ran.
+    Ran,
+    /// It did not run: it is made now.
+    NotRun,
+    /// It failed, or nobody knows.
+    Failed,
+}
+
+impl EffectAnswer {
+    /// The one of this name.
+    ///
+    /// # Errors
+    /// [`Problem`] if there is none.
+    pub fn named(name: &str) -> Result<Self, Problem> {
+        match name {
+            "ran" => Ok(Self::Ran),
+            "not_run" => Ok(Self::NotRun),
+            "failed" => Ok(Self::Failed),
+            _ => {
+                let message = "`effect` is `ran`, `not_run` or `failed`";
+                Err(Problem::new(Code::RequestInvalid, message))
+            }
+        }
+    }
 }
 
 /// What a person who rejects wants done again.
@@ -61,6 +99,9 @@ pub struct NewRun {
     /// Whether the run gets a work tree of its own.
     #[serde(default)]
     pub worktree: bool,
+    /// A word of your own for this request: a second one with the same word starts nothing, as long as the server runs.
+    #[serde(default)]
+    pub once: Option<String>,
 }
 
 /// Why something is done.
@@ -101,6 +142,10 @@ pub fn decide(context: &Context<'_>, way: Way, decision: Decision) -> Result<Val
     let run = context.part("run")?;
     context.require(Role::Approver)?;
     require_shown(context, run, &decision.shown)?;
+    require_approval(way, decision.effect)?;
+    if way == Way::Approve && decision.effect.is_none() {
+        require_no_interruption(context, run)?;
+    }
     let word = if way == Way::Approve { "approve" } else { "reject" };
     let mut command = Command::new(["queue", word])
         .option("by", &context.visitor.name)
@@ -114,6 +159,9 @@ pub fn decide(context: &Context<'_>, way: Way, decision: Decision) -> Result<Val
         if let Some(arguments) = decision.arguments.as_deref().filter(|text| !text.is_empty()) {
             command = command.option("args", object(arguments)?);
         }
+        command = command
+            .flag("ran", decision.effect == Some(EffectAnswer::Ran))
+            .flag("failed", decision.effect == Some(EffectAnswer::Failed));
     }
     context.project()?.command(operand(command, run))
 }
@@ -128,6 +176,9 @@ pub fn start(context: &Context<'_>, new: &NewRun) -> Result<(), Problem> {
     if new.task.trim().is_empty() {
         return Err(Problem::new(Code::RequestInvalid, "there is no task"));
     }
+    if new.once.as_ref().is_some_and(|word| word.len() > ONCE_BYTES_MAX) {
+        return Err(Problem::new(Code::RequestInvalid, "`once` is too long"));
+    }
     // As JSON, since a sentence that looks like a path would be read as a file.
     let task = serde_json::json!({ "task": new.task }).to_string();
     let mut command = Command::new(["run"]).option("by", &context.visitor.name);
@@ -135,7 +186,8 @@ pub fn start(context: &Context<'_>, new: &NewRun) -> Result<(), Problem> {
         command = command.option("loop", name);
     }
     command = command.flag("worktree", new.worktree);
-    context.project()?.start(operand(command, &task))
+    let project = context.project()?;
+    context.dashboard.once.run(new.once.as_deref(), || project.start(operand(command, &task)))
 }
 
 /// Lets a run go on.
@@ -146,7 +198,11 @@ pub fn resume(context: &Context<'_>) -> Result<(), Problem> {
     let run = context.part("run")?;
     context.require(Role::Operator)?;
     context.require_all()?;
-    context.project()?.start(operand(Command::new(["resume"]), run))
+    let project = context.project()?;
+    // A session goes on in its client; its close is what waited.
+    let is_session = read::run(project.as_ref(), run)?.0.plan().is_some_and(Plan::is_session);
+    let words: &[&str] = if is_session { &["session", "close"] } else { &["resume"] };
+    project.start(operand(Command::new(words.iter().copied()), run))
 }
 
 /// Gives a run up.
@@ -162,15 +218,28 @@ pub fn cancel(context: &Context<'_>, why: &Why) -> Result<Value, Problem> {
     context.project()?.command(operand(command, run))
 }
 
-/// Pauses a run, or lifts the pause.
+/// Stops a run: one at work ends before its next step, one that waits cannot go on.
 ///
 /// # Errors
 /// The error of the command.
-pub fn stop(context: &Context<'_>, clear: bool) -> Result<Value, Problem> {
+pub fn stop(context: &Context<'_>, why: &Why) -> Result<Value, Problem> {
     let run = context.part("run")?;
     context.require(Role::Operator)?;
     context.require_all()?;
-    context.project()?.command(operand(Command::new(["stop"]).flag("clear", clear), run))
+    let command =
+        Command::new(["stop"]).option("by", &context.visitor.name).option("reason", &why.reason);
+    context.project()?.command(operand(command, run))
+}
+
+/// Lifts the stop of a run.
+///
+/// # Errors
+/// The error of the command.
+pub fn clear_stop(context: &Context<'_>) -> Result<Value, Problem> {
+    let run = context.part("run")?;
+    context.require(Role::Operator)?;
+    context.require_all()?;
+    context.project()?.command(operand(Command::new(["stop"]).flag("clear", true), run))
 }
 
 /// What a hold shows: evidence, call, diff, answers so far; and what changed since a tree that the visitor has seen.
@@ -184,7 +253,12 @@ pub fn look(context: &Context<'_>, since: Option<&str>) -> Result<Value, Problem
     if let Some(since) = since {
         command = command.option("since", since);
     }
-    context.project()?.command(operand(command, run))
+    let seen = context.project()?.command(operand(command, run))?;
+    // A link shows what it was made for, and nothing that came after it.
+    if let Some(shown) = seen.get("shown").and_then(Value::as_str) {
+        require_shown(context, run, shown)?;
+    }
+    Ok(seen)
 }
 
 /// Sends a run back from its hold: an earlier phase is done again, with the findings.
@@ -207,6 +281,32 @@ pub fn send_back(context: &Context<'_>, back: SendBack) -> Result<Value, Problem
         command = command.option("finding", finding);
     }
     context.project()?.command(operand(command, run))
+}
+
+/// Fails if a run asks about a call that was interrupted: an approval that does not say what became of it would make
+/// the call again.
+fn require_no_interruption(context: &Context<'_>, run: &str) -> Result<(), Problem> {
+    let project = context.project()?;
+    let (run, _) = read::run(project.as_ref(), run)?;
+    let Some(call) = run.hold.as_ref().and_then(|hold| hold.held.call) else { return Ok(()) };
+    if project.store()?.load_state(call)?.head.state == Some(State::Executing) {
+        let message = "the call was interrupted: say whether it ran, did not run, or failed";
+        return Err(Problem::new(Code::RequestInvalid, message)
+            .hint("open the hold and choose, or send `effect`"));
+    }
+    Ok(())
+}
+
+/// Fails if a rejection says what became of a call: then the call is settled, and not rejected.
+///
+/// # Errors
+/// [`Problem`] if it does.
+pub(crate) fn require_approval(way: Way, effect: Option<EffectAnswer>) -> Result<(), Problem> {
+    if way == Way::Reject && effect.is_some() {
+        let message = "`effect` says what became of a call, which is part of an approval";
+        return Err(Problem::new(Code::RequestInvalid, message));
+    }
+    Ok(())
 }
 
 /// Fails if the visitor's link is not for this hold, or not for what it shows now.

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
-use windlass_journal::{Check, Reader};
+use windlass_journal::{Check, Reader, Runs};
 use windlass_kernel::artifact::{Artifact, CLIENT_WORKSPACE, DecidedBy, Decision};
 use windlass_kernel::run::RunName;
 use windlass_kernel::{Call, Code, Machine, State, Timestamp, TraceId};
@@ -27,8 +27,10 @@ pub struct CallRow {
     pub call: String,
     /// The tool, as `server/tool`.
     pub tool: String,
-    /// The main argument, shortened.
+    /// The main argument with which it was approved, shortened.
     pub summary: String,
+    /// Whether a person approved it with other arguments than it was asked for.
+    pub edited: bool,
     /// The state of the call, such as `completed`; `damaged` if its record is.
     pub state: String,
     /// The decision: `approve`, `deny`, or `needs_approval` while a person is asked; `null` before there is one.
@@ -89,6 +91,18 @@ pub const STATES: [State; 6] = [
 /// The decisions about calls.
 pub const DECISIONS: [Decision; 3] = [Decision::Approve, Decision::Deny, Decision::NeedsApproval];
 
+/// The run of this name, in the project that is chosen, or in any.
+fn run_named(context: &Context<'_>, name: &str) -> Result<TraceId, Problem> {
+    let mut missing = Problem::not_found(format!("there is no run `{name}`"));
+    for project in projects(context) {
+        match Runs::new(project.store()?).find(name) {
+            Ok(trace_id) => return Ok(trace_id),
+            Err(error) => missing = error.into(),
+        }
+    }
+    Err(missing)
+}
+
 /// The name of a decision in the API.
 #[must_use]
 pub fn decision_name(decision: Decision) -> String {
@@ -96,10 +110,10 @@ pub fn decision_name(decision: Decision) -> String {
 }
 
 impl CallFilter {
-    /// The filter that the fields `tool`, `state`, `decision` and `rule` name.
+    /// The filter that the fields `tool`, `state`, `decision`, `rule` and `run` name.
     ///
     /// # Errors
-    /// [`Problem`] for a state or decision that there is not.
+    /// [`Problem`] for a state, decision or run that there is not.
     pub fn of(context: &Context<'_>) -> Result<Self, Problem> {
         let invalid = |name: &str, all: Vec<String>| {
             let message = format!("`{name}`: it is one of {}", all.join(", "));
@@ -121,7 +135,7 @@ impl CallFilter {
             state: state.transpose()?,
             decision: decision.transpose()?,
             rule: context.field("rule").map(str::to_owned),
-            run: None,
+            run: context.field("run").map(|name| run_named(context, name)).transpose()?,
         })
     }
 
@@ -197,7 +211,11 @@ fn look(
 }
 
 /// Reads a call, verified as far as it goes. A damaged one is listed as such.
-fn read(project: &str, store: &dyn Store, trace: &TraceState) -> Result<CallRow, Problem> {
+pub(crate) fn read(
+    project: &str,
+    store: &dyn Store,
+    trace: &TraceState,
+) -> Result<CallRow, Problem> {
     let mut rules: Vec<String> = Vec::new();
     let mut reader = Reader::<Call>::new(trace.head.trace_id, Check::Prefix);
     let done = reader.for_each(store, &mut |step| {
@@ -219,6 +237,8 @@ fn read(project: &str, store: &dyn Store, trace: &TraceState) -> Result<CallRow,
     let call = reader.into_state();
     let request = call.request.as_ref().map(|(request, _)| request);
     let decision = call.decision.as_ref().map(|(decision, _)| decision);
+    let edited = decision.and_then(|decision| edited_args(&decision.decided_by));
+    let args = edited.or_else(|| request.map(|one| &one.proposal.args));
     let state = trace.head.state.filter(|_| !is_damaged);
     // A question is no entry: a call that nobody works on and nobody has decided is one that a person is asked about.
     let is_asked = decision.is_none() && state == Some(State::Pending) && !store.is_held(trace)?;
@@ -229,7 +249,8 @@ fn read(project: &str, store: &dyn Store, trace: &TraceState) -> Result<CallRow,
         tool: request
             .map(|one| format!("{}/{}", one.proposal.tool_server, one.proposal.tool_name))
             .unwrap_or_default(),
-        summary: request.map(|one| summary(&one.proposal.args)).unwrap_or_default(),
+        summary: args.map(summary).unwrap_or_default(),
+        edited: edited.is_some(),
         state: state.map_or_else(|| "damaged".to_owned(), |state| state.as_str().to_lowercase()),
         decision: decision.map(|one| one.decision).or(asked).map(decision_name),
         decided_by: decision.map(|one| decider(&one.decided_by)),
@@ -248,6 +269,14 @@ fn rules_of(by: &DecidedBy) -> &[String] {
     match by {
         DecidedBy::Policy { rules } | DecidedBy::Prompt { rules, .. } => rules,
         DecidedBy::Person { .. } | DecidedBy::Grant { .. } => &[],
+    }
+}
+
+/// The arguments that a person put in place of those of the call.
+fn edited_args(by: &DecidedBy) -> Option<&Value> {
+    match by {
+        DecidedBy::Person { edit, .. } => edit.as_ref().map(|edit| &edit.args),
+        DecidedBy::Policy { .. } | DecidedBy::Grant { .. } | DecidedBy::Prompt { .. } => None,
     }
 }
 

@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use serde_json::Value;
-use windlass_kernel::{Code, Machine, TraceId, Uuid7};
+use windlass_kernel::{Code, Machine, State, TraceId, Uuid7};
+use windlass_store::Store;
 use windlass_views::{WantedTraces, list_traces};
 use zeroize::Zeroizing;
 
 use crate::access::Role;
-use crate::act::{Decision, Way, object, operand};
+use crate::act::{Decision, EffectAnswer, Way, object, operand, require_approval};
+use crate::call_list::{self, CallRow};
 use crate::dashboard::Context;
 use crate::problem::Problem;
 use crate::project::{Command, Project};
@@ -46,17 +48,33 @@ fn listed(project: &Arc<dyn Project>, wanted: WantedTraces) -> Result<Vec<Value>
     Ok(found.iter().map(|one| one.describe_in_list(store.as_ref())).collect())
 }
 
-/// The calls of all projects that wait for a person, with the ids of their projects.
+/// The calls of all projects that wait for a person, without those about which their runs ask.
 ///
 /// # Errors
 /// [`Problem`] if a journal cannot be read.
-pub fn all_waiting(projects: &[Arc<dyn Project>]) -> Result<Vec<(&str, Value)>, Problem> {
+pub fn all_waiting(projects: &[Arc<dyn Project>]) -> Result<Vec<CallRow>, Problem> {
     let mut all = Vec::new();
     for project in projects {
-        let waiting = listed(project, WantedTraces { waiting_only: true, ..NEWEST })?;
-        all.extend(waiting.into_iter().map(|call| (project.id(), call)));
+        let store = project.store()?;
+        let wanted = WantedTraces { waiting_only: true, ..NEWEST };
+        let (waiting, _) = list_traces(store.as_ref(), wanted)?;
+        for one in waiting {
+            let row = call_list::read(project.id(), store.as_ref(), &one.state)?;
+            let run = TraceId(one.state.plan_id.0);
+            if row.run.is_none() || !is_answered_by(store.as_ref(), run)? {
+                all.push(row);
+            }
+        }
     }
     Ok(all)
+}
+
+/// Whether people answer the calls of a run through it. Those of a run that has ended are settled by themselves.
+///
+/// # Errors
+/// [`Problem`] if the run cannot be read.
+pub fn is_answered_by(store: &dyn Store, run: TraceId) -> Result<bool, Problem> {
+    Ok(store.load_state(run)?.head.state != Some(State::Terminal))
 }
 
 /// One call in full: request, decision, effect.
@@ -76,6 +94,17 @@ pub fn look(context: &Context<'_>) -> Result<Value, Problem> {
 pub fn decide(context: &Context<'_>, way: Way, decision: Decision) -> Result<Value, Problem> {
     context.require(Role::Approver)?;
     context.require_all()?;
+    require_approval(way, decision.effect)?;
+    if let Some(effect) = decision.effect {
+        let command = Command::new(["call", "settle"])
+            .option("by", &context.visitor.name)
+            .option("reason", &decision.reason)
+            .flag("ran", effect == EffectAnswer::Ran)
+            .flag("not-run", effect == EffectAnswer::NotRun)
+            .flag("failed", effect == EffectAnswer::Failed)
+            .passphrase(decision.passphrase.map(Zeroizing::new));
+        return context.project()?.command(operand(command, context.part("call")?));
+    }
     let word = if way == Way::Approve { "approve" } else { "deny" };
     let mut command = Command::new(["call", word])
         .option("by", &context.visitor.name)

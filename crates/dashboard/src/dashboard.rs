@@ -1,7 +1,7 @@
 //! What all requests share, and what one request has.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::de::DeserializeOwned;
@@ -12,14 +12,15 @@ use crate::access::{Access, Hosts, Role, Scope, Visitor};
 use crate::events::Hub;
 use crate::keys::{Key, Keys};
 use crate::looks::Looks;
+use crate::once::Once;
 use crate::problem::Problem;
 use crate::project::Project;
 use crate::spend::Ledger;
 
 /// What all requests share.
 pub struct Dashboard {
-    /// The projects, by name.
-    pub projects: Vec<Arc<dyn Project>>,
+    /// The projects.
+    pub projects: Arc<Projects>,
     /// Who may do what.
     pub access: Access,
     /// The names of the server.
@@ -32,12 +33,39 @@ pub struct Dashboard {
     pub keys: Box<dyn Keys>,
     /// What runs have used.
     pub spend: Ledger,
+    /// What is started once.
+    pub once: Once,
+}
+
+/// The projects that are shown. More can be added while they are.
+#[derive(Default)]
+pub struct Projects(RwLock<Vec<Arc<dyn Project>>>);
+
+impl Projects {
+    /// These projects.
+    #[must_use]
+    pub fn new(projects: Vec<Arc<dyn Project>>) -> Self {
+        Self(RwLock::new(projects))
+    }
+
+    /// All of them, in the order in which they were added.
+    #[must_use]
+    pub fn list(&self) -> Vec<Arc<dyn Project>> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Adds one.
+    pub fn add(&self, project: Arc<dyn Project>) {
+        self.0.write().unwrap_or_else(PoisonError::into_inner).push(project);
+    }
 }
 
 /// One request of somebody who may send it.
 pub struct Context<'a> {
     /// What all share.
     pub dashboard: &'a Dashboard,
+    /// The projects, as they are during the request.
+    pub projects: &'a [Arc<dyn Project>],
     /// Who sends it.
     pub visitor: &'a Visitor,
     /// The named parts of the path.
@@ -77,7 +105,7 @@ impl Context<'_> {
     /// The projects that lists are about. If there are several, one that cannot be used does not take the others away.
     #[must_use]
     pub fn usable(&self) -> Vec<Arc<dyn Project>> {
-        let all = &self.dashboard.projects;
+        let all = self.projects;
         let is_usable = |project: &&Arc<dyn Project>| all.len() == 1 || project.ready().is_ok();
         all.iter().filter(is_usable).map(Arc::clone).collect()
     }
@@ -85,7 +113,7 @@ impl Context<'_> {
     /// The projects that lists leave out, by name, and why.
     #[must_use]
     pub fn unusable(&self) -> Vec<(&str, Problem)> {
-        let all = &self.dashboard.projects;
+        let all = self.projects;
         let bad = |project: &'_ Arc<dyn Project>| project.ready().err();
         let several = all.iter().filter(|_| all.len() > 1);
         several.filter_map(|project| Some((project.name(), bad(project)?))).collect()
@@ -97,7 +125,7 @@ impl Context<'_> {
     /// [`Problem`] if there is none.
     pub fn project(&self) -> Result<&Arc<dyn Project>, Problem> {
         let id = self.part("project")?;
-        let found = self.dashboard.projects.iter().find(|project| project.id() == id);
+        let found = self.projects.iter().find(|project| project.id() == id);
         found.ok_or_else(|| Problem::not_found(format!("there is no project `{}`", shown(id))))
     }
 

@@ -269,9 +269,10 @@ impl EntryItem {
 
 /// What an artifact says, in short: the fields that people look for, in this order.
 fn summary(value: &Value) -> String {
-    const FIELDS: [&str; 27] = [
+    const FIELDS: [&str; 28] = [
         "/task/task",
         "/run_id",
+        "/by/name",
         "/phase",
         "/check",
         "/reviewer",

@@ -17,7 +17,7 @@ use windlass_kernel::run::RunName;
 use windlass_store::Store;
 use windlass_views::{RecordedEvent, Watcher};
 
-use crate::project::Project;
+use crate::dashboard::Projects;
 
 /// How often journals are looked at.
 const POLL: Duration = Duration::from_millis(80);
@@ -70,11 +70,11 @@ impl Hub {
     ///
     /// # Errors
     /// The thread could not be started.
-    pub fn start(projects: &[Arc<dyn Project>], boot: String) -> std::io::Result<Self> {
+    pub fn start(projects: Arc<Projects>, boot: String) -> std::io::Result<Self> {
         let state = Arc::new(Mutex::new(State::default()));
         let weak = Arc::downgrade(&state);
-        let projects = projects.to_vec();
-        let watchers = projects.iter().map(|project| begin(project.store().ok()?)).collect();
+        let all = projects.list();
+        let watchers = all.iter().map(|project| begin(project.store().ok()?)).collect();
         let name = boot.clone();
         std::thread::Builder::new()
             .name("windlass-events".to_owned())
@@ -155,7 +155,7 @@ fn begin(store: Arc<dyn Store>) -> Option<Watched> {
 
 /// Looks at the journals again and again.
 fn watch(
-    projects: &[Arc<dyn Project>],
+    projects: &Projects,
     mut watchers: Vec<Option<Watched>>,
     boot: &str,
     weak: &Weak<Mutex<State>>,
@@ -163,7 +163,12 @@ fn watch(
     let mut quiet = Duration::ZERO;
     while let Some(state) = weak.upgrade() {
         let began = std::time::Instant::now();
-        for (project, watcher) in projects.iter().zip(&mut watchers) {
+        let all = projects.list();
+        if all.len() > watchers.len() {
+            watchers.resize_with(all.len(), || None);
+            state.lock().unwrap_or_else(PoisonError::into_inner).tell_to_read(boot);
+        }
+        for (project, watcher) in all.iter().zip(&mut watchers) {
             // A journal that cannot be read now is tried again; pages say what is wrong with it.
             let Ok(store) = project.store() else { continue };
             // Another journal in the place of the first one is watched from now on, and pages are read anew.
@@ -188,7 +193,13 @@ fn watch(
                 let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
                 state.send(boot, &data.to_string());
             };
-            drop(watcher.poll(store.as_ref(), &mut told));
+            let Ok(polled) = watcher.poll(store.as_ref(), &mut told) else { continue };
+            for call in polled.calls {
+                let call = call.to_string();
+                let data = json!({ "project": project.id(), "call": call, "kind": "call" });
+                let mut state = state.lock().unwrap_or_else(PoisonError::into_inner);
+                state.send(boot, &data.to_string());
+            }
         }
         quiet += POLL;
         if quiet >= BEAT {

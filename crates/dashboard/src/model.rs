@@ -7,7 +7,10 @@ use serde::Serialize;
 use serde_json::Value;
 use windlass_kernel::Timestamp;
 use windlass_kernel::run::plan::{BudgetedResource, Doer, Phase, RunOutcome, Trigger};
-use windlass_kernel::run::{CallRecord, Hold, PhaseState, Resolution, Run, VoteDecision};
+use windlass_kernel::run::{
+    CallRecord, CheckpointRecord, Hold, PhaseState, PhaseStatus, Resolution, Run, VoteDecision,
+    checkpoint_name,
+};
 use windlass_views::RunSummary;
 
 /// A project.
@@ -155,6 +158,10 @@ pub struct HoldItem {
     pub rejections: u32,
     /// Who may answer; anybody if empty.
     pub reviewers: Vec<String>,
+    /// The call that is asked about, if it is one.
+    pub call: Option<String>,
+    /// Whose approval does not count, because they started the run.
+    pub excluded: Option<String>,
 }
 
 /// A run in full.
@@ -177,6 +184,12 @@ pub struct RunDetail {
     pub agents: BTreeMap<String, AgentUsage>,
     /// The newest commit.
     pub commit: Option<String>,
+    /// The files that it has changed.
+    pub changed_files: Vec<String>,
+    /// The checkpoints between which all of its work lies.
+    pub span: Option<(String, String)>,
+    /// The work tree of its own, if it has one.
+    pub worktree: Option<String>,
     /// The digest of the newest entry.
     pub head: String,
     /// Why it ended, in words.
@@ -274,6 +287,18 @@ fn folder_of(task: &Value) -> Option<String> {
     task.get("folder").and_then(Value::as_str).map(str::to_owned)
 }
 
+/// The first and the last checkpoint that have files.
+fn span(run: &Run) -> Option<(String, String)> {
+    let has_files = |one: &&CheckpointRecord| one.workspace.is_some();
+    let name = |one: &CheckpointRecord| {
+        let (phase, _) = run.phase(one.phase)?;
+        Some(checkpoint_name(one.at, &phase.id, one.version))
+    };
+    let first = run.checkpoints.iter().find(has_files)?;
+    let last = run.checkpoints.iter().rev().find(has_files)?;
+    (first.id != last.id).then_some((name(first)?, name(last)?))
+}
+
 /// A task in words.
 fn task_of(task: &Value) -> String {
     task.get("task").and_then(Value::as_str).unwrap_or_default().to_owned()
@@ -297,6 +322,8 @@ impl HoldItem {
             approvals_needed: hold.held.approvals,
             rejections: votes(VoteDecision::Rejected),
             reviewers: hold.held.reviewers.clone(),
+            call: hold.held.call.map(|call| call.to_string()),
+            excluded: hold.excluded.clone(),
         }
     }
 }
@@ -326,11 +353,17 @@ impl RunDetail {
             item: RunItem::of(project, &RunSummary::of(run), is_live, now),
             title: plan.map(|plan| plan.title.clone()).unwrap_or_default(),
             by: started.map(|started| started.by.clone()).unwrap_or_default(),
-            phases: run.all_phases().map(|(phase, state)| PhaseItem::of(phase, state)).collect(),
+            phases: run
+                .all_phases()
+                .map(|(phase, state)| PhaseItem::of(phase, state, run.ended.is_some()))
+                .collect(),
             budgets: budgets.collect(),
             facts: run.facts.clone(),
             agents: agents.collect(),
             commit: run.commit.as_ref().map(|commit| commit.commit.clone()),
+            changed_files: run.change.as_ref().map(|one| one.files.clone()).unwrap_or_default(),
+            span: span(run),
+            worktree: started.and_then(|started| started.worktree.clone()),
             head: run.head.entry_digest.to_string(),
             detail: run.ended.as_ref().map(|ended| ended.detail.clone()),
         }
@@ -344,13 +377,16 @@ impl RunDetail {
 }
 
 impl PhaseItem {
-    fn of(phase: &Phase, state: &PhaseState) -> Self {
+    fn of(phase: &Phase, state: &PhaseState, has_ended: bool) -> Self {
+        // What was under way when the run ended does not go on.
+        let is_cut = has_ended && state.status == PhaseStatus::Running;
+        let status = if is_cut { "not finished" } else { state.status.as_str() };
         let done = state.done.as_deref();
         let verdict = done.and_then(|done| done.answer.get("verdict")).and_then(Value::as_str);
         Self {
             id: phase.id.clone(),
             title: phase.title.clone(),
-            status: state.status.as_str().to_owned(),
+            status: status.to_owned(),
             attempt: state.attempt,
             doer: doer(&phase.doer),
             needs: phase.needs.clone(),

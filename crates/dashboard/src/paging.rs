@@ -151,7 +151,7 @@ pub fn merge<T>(found: Vec<Found<T>>, limit: usize) -> Page<T> {
 /// The projects that the field `project` names; all if it is absent.
 pub fn projects<'a>(context: &'a Context<'_>) -> Vec<&'a Arc<dyn Project>> {
     let wanted = context.field("project");
-    let all = &context.dashboard.projects;
+    let all = context.projects;
     // One of several that cannot be used does not take the others away.
     let is_wanted = |one: &&Arc<dyn Project>| match wanted {
         Some(wanted) => wanted == one.id(),

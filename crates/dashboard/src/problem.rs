@@ -106,7 +106,14 @@ fn status_of(code: &str) -> StatusCode {
 
 impl From<JournalError> for Problem {
     fn from(error: JournalError) -> Self {
-        Self::new(error.code(), error.to_string())
+        let problem = Self::new(error.code(), error.to_string());
+        if error.is_damage() {
+            return problem.hint(
+                "its entries show what can still be read; `windlass verify` lists every fault. Other runs are not \
+                 affected, and a backup has what was here before",
+            );
+        }
+        problem
     }
 }
 

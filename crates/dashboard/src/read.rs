@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use schemars::JsonSchema;
+use serde::Serialize;
 use windlass_journal::{Check, Reader, Runs, is_run};
 use windlass_kernel::run::{Run, RunName};
 use windlass_kernel::{State, Timestamp, TraceId};
@@ -196,34 +198,50 @@ fn matches(item: &RunItem, wanted: &Wanted) -> bool {
     state && text && (item.client.is_some() || !wanted.sessions_only)
 }
 
-/// All runs on hold, those that wait longest first.
+/// A page of the runs on hold.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+pub struct HoldsPage {
+    /// The runs, the oldest first.
+    pub holds: Vec<RunItem>,
+    /// The cursor of the next page; `null` at the end.
+    pub next: Option<String>,
+}
+
+/// The runs on hold that began after the one that a cursor names, the oldest first. Only those of the page are read.
 ///
 /// # Errors
 /// [`Problem`] if a journal cannot be read.
 pub fn waiting(
     projects: &[Arc<dyn Project>],
     now: Timestamp,
+    after: Option<TraceId>,
     limit: usize,
-) -> Result<Vec<RunItem>, Problem> {
-    let mut items = Vec::new();
+) -> Result<HoldsPage, Problem> {
+    let mut found = Vec::new();
     for project in projects {
         let store = project.store()?;
         let state = Some(State::Checkpoint);
         let mut filter = TraceFilter { open_only: true, state, before: None, limit: TRACES };
         loop {
             let listed = store.list_traces(&filter)?;
-            for trace in &listed {
-                items.push(item_of(project.id(), store.as_ref(), trace, now)?);
-            }
-            if listed.len() < TRACES || items.len() >= limit {
+            let is_wanted = |trace: &&TraceState| Some(trace.head.trace_id) > after;
+            let wanted = listed.iter().filter(is_wanted);
+            found.extend(wanted.map(|trace| (project.id(), Arc::clone(&store), *trace)));
+            if listed.len() < TRACES {
                 break;
             }
             filter.before = listed.last().map(|trace| trace.head.trace_id);
         }
     }
-    items.sort_by_key(|item| item.hold.as_ref().map(|hold| hold.since));
-    items.truncate(limit);
-    Ok(items)
+    found.sort_by_key(|(_, _, trace)| trace.head.trace_id);
+    let more = found.len() > limit;
+    found.truncate(limit);
+    let last = found.last().map(|(_, _, trace)| trace.head.trace_id);
+    let mut holds = Vec::new();
+    for (project, store, trace) in &found {
+        holds.push(item_of(project, store.as_ref(), trace, now)?);
+    }
+    Ok(HoldsPage { holds, next: last.filter(|_| more).map(|last| last.to_string()) })
 }
 
 /// Reads one run, verified, and whether a process is at work on it.

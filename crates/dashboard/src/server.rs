@@ -274,8 +274,15 @@ async fn serve(
     let worker = Arc::clone(&shared);
     let worked = tokio::task::spawn_blocking(move || {
         let dashboard = &worker.dashboard;
-        let context =
-            Context { dashboard, visitor: &visitor, path: &path, fields: &fields, body: &body };
+        let projects = dashboard.projects.list();
+        let context = Context {
+            dashboard,
+            projects: &projects,
+            visitor: &visitor,
+            path: &path,
+            fields: &fields,
+            body: &body,
+        };
         match target {
             Target::Api(route) => {
                 let known = known.as_deref();
@@ -292,7 +299,9 @@ async fn serve(
             Target::Page(page) => match (page.serve)(&context) {
                 Ok(pages::Answer::Page(html)) => html_response(StatusCode::OK, html),
                 Ok(pages::Answer::GoTo(path)) => redirect(&path),
-                Err(problem) => refuse(&problem, true, Some(&visitor)),
+                Err(problem) => {
+                    html_response(problem.status, pages::refused(&problem, page, &context))
+                }
             },
         }
     });

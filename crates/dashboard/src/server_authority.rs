@@ -8,6 +8,7 @@ use crate::access::{Access, COOKIE, Hosts, Scope};
 use crate::events::Hub;
 use crate::keys::{Key, Keys};
 use crate::looks::Looks;
+use crate::once::Once;
 use crate::spend::Ledger;
 
 const HOST: &str = "127.0.0.1:7000";
@@ -97,12 +98,13 @@ fn authority_is_asked_before_the_body_is_read() {
     let access = Access::open(folder.path()).unwrap();
     let senders = senders(&access);
     let dashboard = Dashboard {
-        projects: Vec::new(),
+        projects: Arc::default(),
         hosts: Hosts::new(HOST.parse().unwrap(), &[], false),
-        hub: Hub::start(&[], "b".to_owned()).unwrap(),
+        hub: Hub::start(Arc::default(), "b".to_owned()).unwrap(),
         looks: Looks::open(folder.path()),
         keys: Box::new(NoKeys),
         spend: Ledger::start(&[]),
+        once: Once::default(),
         access,
     };
     let shared = Arc::new(Shared {

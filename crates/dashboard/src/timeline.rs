@@ -7,7 +7,9 @@ use serde::Serialize;
 use serde_json::Value;
 use windlass_journal::Runs;
 use windlass_kernel::Timestamp;
-use windlass_kernel::run::{Event, InvocationResult, NoteKind, PhaseStatus, Run, Usage};
+use windlass_kernel::run::{
+    Event, InvocationResult, NoteKind, PhaseStatus, Run, Usage, VoteDecision,
+};
 use windlass_views::{Follower, RecordedEvent};
 
 use crate::problem::Problem;
@@ -23,8 +25,32 @@ pub struct Timeline {
     pub spans: Vec<Span>,
     /// The agents and programs that were started, in their order.
     pub invocations: Vec<InvocationItem>,
-    /// How many older spans or invocations are left out.
+    /// What people have decided, in its order.
+    pub decisions: Vec<DecisionItem>,
+    /// How many older spans, invocations or decisions are left out.
     pub left_out: usize,
+}
+
+/// What a person has decided.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct DecisionItem {
+    /// The phase that waited.
+    pub phase: String,
+    /// Who.
+    pub by: String,
+    /// What, in words: `approved`, `rejected`, `sent back`, `withdrawn`, `rolled back`.
+    pub decision: String,
+    /// The phase or checkpoint to which the run went back.
+    pub to: Option<String>,
+    /// Why.
+    pub reason: String,
+    /// The conditions of an approval, or what is to be done better.
+    pub texts: Vec<String>,
+    /// Whether the call was approved with other arguments.
+    pub edited: bool,
+    /// When.
+    #[schemars(with = "String")]
+    pub at: Timestamp,
 }
 
 /// What a run did in a span of time.
@@ -135,6 +161,7 @@ struct Builder {
     /// The spans that go on, by their index.
     open: Vec<usize>,
     invocations: BTreeMap<u64, InvocationItem>,
+    decisions: Vec<DecisionItem>,
     last: Option<Timestamp>,
 }
 
@@ -151,8 +178,26 @@ impl Builder {
                 let attempt = attempt.map_or(0, |(_, state)| state.attempt);
                 self.begin(&held.phase, attempt, SpanKind::Wait, ts);
             }
-            Event::Resumed { .. } | Event::RollbackBegun(_) | Event::Ended { .. } => {
-                self.end_all(ts)
+            Event::Resumed { .. } | Event::Ended { .. } => self.end_all(ts),
+            Event::RollbackBegun(rollback) => {
+                self.end_all(ts);
+                let to = Some(rollback.checkpoint.to_string());
+                let decision = decided(run, &rollback.by, "rolled back", &rollback.reason, ts);
+                self.decisions.push(DecisionItem { to, ..decision });
+            }
+            Event::Voted(vote) => {
+                let (word, to, texts) = match (&vote.send_back, vote.decision) {
+                    (Some(back), _) => ("sent back", Some(back.to.clone()), &back.findings),
+                    (None, VoteDecision::Approved) => ("approved", None, &vote.conditions),
+                    (None, VoteDecision::Rejected) => ("rejected", None, &vote.conditions),
+                };
+                let decision = decided(run, &vote.by.name, word, &vote.reason, ts);
+                let (texts, edited) = (texts.clone(), vote.edit.is_some());
+                self.decisions.push(DecisionItem { to, texts, edited, ..decision });
+            }
+            Event::Revoked(revoked) => {
+                let decision = decided(run, &revoked.by.name, "withdrawn", &revoked.reason, ts);
+                self.decisions.push(decision);
             }
             Event::Continued {} => self.begin_running(run, ts),
             Event::Restarted { .. } => {
@@ -218,8 +263,6 @@ impl Builder {
             | Event::Waiting { .. }
             | Event::SentBack { .. }
             | Event::Warned { .. }
-            | Event::Voted(_)
-            | Event::Revoked(_)
             | Event::CommitPrepared { .. }
             | Event::Noted { .. }
             | Event::Integration(_) => {}
@@ -309,7 +352,23 @@ impl Builder {
     fn finish(self) -> Timeline {
         let (spans, less) = newest(self.spans);
         let (invocations, fewer) = newest(self.invocations.into_values().collect());
-        Timeline { spans, invocations, left_out: less + fewer }
+        let (decisions, older) = newest(self.decisions);
+        Timeline { spans, invocations, decisions, left_out: less + fewer + older }
+    }
+}
+
+/// A decision about what the run waits for.
+fn decided(run: &Run, by: &str, decision: &str, reason: &str, at: Timestamp) -> DecisionItem {
+    let phase = run.hold.as_ref().map(|hold| hold.held.phase.clone()).unwrap_or_default();
+    DecisionItem {
+        phase,
+        by: by.to_owned(),
+        decision: decision.to_owned(),
+        to: None,
+        reason: reason.to_owned(),
+        texts: Vec::new(),
+        edited: false,
+        at,
     }
 }
 

@@ -153,6 +153,15 @@ fn require_head(git: &Git, run: &Run) -> Result<CommitId, EngineError> {
     }
 }
 
+/// The files in which a tree differs from what the run left.
+fn changed_since(git: &Git, change: &Change, tree: &TreeId) -> Result<Vec<String>, EngineError> {
+    if tree.as_str() == change.tree {
+        return Ok(Vec::new());
+    }
+    let stat = git.diff_to(&Treeish::Tree(recorded_tree(&change.tree)?), tree)?;
+    Ok(stat.files.iter().map(|file| file.path.to_string_lossy().into_owned()).collect())
+}
+
 /// The tree that was last reviewed, if the work tree is that; otherwise an error names the differing files.
 /// Where nothing was recorded yet, the work tree must be that of the current commit.
 fn reviewed_tree(git: &Git, head: &CommitId, run: &Run) -> Result<TreeId, EngineError> {
@@ -248,10 +257,7 @@ impl Repository for GitRepository {
         if tree.as_str() == change.tree {
             return Ok(());
         }
-        let left = recorded_tree(&change.tree)?;
-        let stat = git.diff_to(&Treeish::Tree(left), &tree)?;
-        let names: Vec<String> =
-            stat.files.iter().map(|file| file.path.to_string_lossy().into_owned()).collect();
+        let names = changed_since(&git, change, &tree)?;
         Err(dirty(format!("files have changed since the run stopped: {}", listed(&names))))
     }
 
@@ -312,7 +318,9 @@ impl Repository for GitRepository {
             })
         });
         let since = since.transpose()?;
-        Ok(Some(Patch { text, since, tree: tree.as_str().to_owned() }))
+        let changed = run.change.as_ref().map(|change| changed_since(&git, change, &tree));
+        let changed = changed.transpose()?.unwrap_or_default();
+        Ok(Some(Patch { text, since, tree: tree.as_str().to_owned(), changed }))
     }
 
     fn require_filters(&self, workspace: &Path) -> Result<(), EngineError> {

@@ -96,6 +96,10 @@ pub struct HoldDetails {
     pub call: Option<CallView>,
     /// The changes of the run so far, as a patch.
     pub diff: Option<Patch>,
+    /// The files that are not as the run left them.
+    pub changed: Vec<String>,
+    /// Whether the run goes on only with the files as it left them.
+    pub must_stay: bool,
     /// The folder with the files of a merge conflict, which a person resolves there.
     pub conflict: Option<PathBuf>,
     /// The digest that an answer refers to.
@@ -173,7 +177,8 @@ impl Engine {
             .collect();
         let again = answer.again.map(|again| Again { findings: &findings, ..again });
         let answer = HoldAnswer { by, reason: &reason, conditions: &conditions, again, ..answer };
-        let mut recorder = self.open(trace_id)?;
+        let mut recorder =
+            self.open(trace_id).map_err(|error| self.unless_gone_on(trace_id, error))?;
         refuse_ended(recorder.run())?;
         let hold = self.open_hold(&recorder)?;
         if hold.is_expired(self.recording.clock.now()) {
@@ -187,17 +192,22 @@ impl Engine {
             }
         };
         recorder.append(vec![Event::Voted(Box::new(vote))])?;
-        let resolution = recorder
-            .run()
-            .hold
-            .as_ref()
-            .map_or(Resolution::Open, windlass_kernel::run::Hold::resolution);
+        let hold = recorder.run().hold.as_ref();
+        let resolution = hold.map_or(Resolution::Open, Hold::resolution);
         let goes_on = |hold: &Hold| recorder.run().continues_after_rejection(hold);
         let goes_on = recorder.run().hold.as_ref().is_some_and(goes_on);
         if resolution == Resolution::Rejected && !goes_on {
             self.end_rejected(&mut recorder)?;
         }
         Ok(AnswerResult { run: recorder.run().clone(), resolution })
+    }
+
+    /// Why a run cannot be answered that another process works on: mostly somebody else has answered it.
+    fn unless_gone_on(&self, trace_id: TraceId, error: EngineError) -> EngineError {
+        match self.read(trace_id) {
+            Ok(run) if run.hold.is_none() => EngineError::NotOnHold { run: run_name(&run) },
+            Ok(_) | Err(_) => error,
+        }
     }
 
     /// Ends a run whose hold nobody answered in time; returns whether it did.
@@ -243,11 +253,15 @@ impl Engine {
             Err(_) if since.is_none() => None,
             diff => diff?,
         };
+        // What a phase at work has changed so far is not told as a change of somebody else.
+        let theirs = if self.is_own_work(run, hold)? { None } else { diff.as_ref() };
+        let changed = theirs.map(|diff| diff.changed.clone()).unwrap_or_default();
+        let must_stay = self.requires_unchanged(run, hold)?;
         let phase = run.position(&hold.held.phase).and_then(|position| run.phase(position));
         let conflict = phase
             .filter(|_| hold.held.trigger == Trigger::MergeConflict)
             .map(|(phase, state)| self.phase_workspace(run, phase, state.attempt));
-        Ok(HoldDetails { call, diff, conflict, shown })
+        Ok(HoldDetails { call, diff, changed, must_stay, conflict, shown })
     }
 
     /// Records what a person says became of the interrupted call that a run waits for.

@@ -21,6 +21,8 @@ pub struct Patch {
     pub since: Option<String>,
     /// The tree of the files as they are.
     pub tree: String,
+    /// The files that are not as the run left them.
+    pub changed: Vec<String>,
 }
 
 /// The repository of a project.

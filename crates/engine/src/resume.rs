@@ -79,12 +79,7 @@ impl Engine {
         };
         // Its files may lie in the workspace: a changed policy is not only a changed file.
         self.require_policy(recorder)?;
-        // Whoever mends a setup changes files.
-        let requires_clean = hold.held.trigger != Trigger::SetupFailed
-            && run.plan().is_some_and(|plan| plan.require.contains(&Requirement::CleanRepo));
-        // What a person does for an agent is the work of the phase, and what an approved call has done is no change of somebody else.
-        let is_work = is_done_by_person(&run, &hold.held.phase) || self.is_taken_up(hold)?;
-        if requires_clean && !is_work {
+        if self.requires_unchanged(&run, hold)? {
             self.repository.require_unchanged(&self.workspace(&run), &run)?;
         }
         self.packets.check(&run)?;
@@ -118,6 +113,20 @@ impl Engine {
                 recorder.append(vec![Event::Resumed { by }])
             }
         }
+    }
+
+    /// Whether a run goes on from a hold only with the files as it left them.
+    pub(crate) fn requires_unchanged(&self, run: &Run, hold: &Hold) -> Result<bool, EngineError> {
+        // Whoever mends a setup changes files.
+        let requires_clean = hold.held.trigger != Trigger::SetupFailed
+            && run.plan().is_some_and(|plan| plan.require.contains(&Requirement::CleanRepo));
+        Ok(requires_clean && !self.is_own_work(run, hold)?)
+    }
+
+    /// Whether what changes during a hold is the run's own work: what a person does for an agent is the work of the
+    /// phase, and what an approved call has done is no change of somebody else.
+    pub(crate) fn is_own_work(&self, run: &Run, hold: &Hold) -> Result<bool, EngineError> {
+        Ok(is_done_by_person(run, &hold.held.phase) || self.is_taken_up(hold)?)
     }
 
     /// Dispatches the call that people approved, or denies the one that they rejected. A call that was

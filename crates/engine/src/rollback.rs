@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use windlass_kernel::run::plan::{Doer, Requirement};
+use windlass_kernel::run::plan::{Doer, Requirement, RunOutcome};
 use windlass_kernel::run::{
     CheckpointKind, CheckpointRecord, CheckpointSide, Event, Next, PhaseStatus, Rollback, Run,
 };
@@ -55,6 +55,10 @@ pub struct RollbackPlan {
     pub nested: Vec<PathBuf>,
     /// A phase that is not done: what it has changed cannot be told from what people have changed.
     pub unfinished: Option<String>,
+    /// How the run has ended, if it has: the rollback opens it again.
+    pub ended: Option<RunOutcome>,
+    /// The run's commit, which stays in its branch.
+    pub commit: Option<String>,
 }
 
 impl Engine {
@@ -372,6 +376,8 @@ fn without_files(run: &Run, checkpoint: &CheckpointRecord) -> RollbackPlan {
         left: Vec::new(),
         nested: Vec::new(),
         unfinished: None,
+        ended: run.ended.as_ref().map(|ended| ended.outcome),
+        commit: run.commit.as_ref().map(|commit| commit.commit.clone()),
     }
 }
 

@@ -202,7 +202,7 @@ impl Gateway {
             self.supervisor.examine(request)
         } else {
             let folder = request.proposal.workspace.clone();
-            let findings = vec!["not examined, because its workspace is another one".to_owned()];
+            let findings = vec!["not examined: it belongs to another folder".to_owned()];
             Examination { folder, findings, ..Examination::default() }
         };
         let is_pending = call.head.state == Some(State::Pending);
@@ -212,6 +212,7 @@ impl Gateway {
             Vec::new()
         };
         CallView {
+            interrupted: call.head.state == Some(State::Executing),
             agent: request.agent.clone(),
             args: request.proposal.args.clone(),
             asked_at: Some(request.ts),

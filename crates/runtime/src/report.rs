@@ -74,6 +74,8 @@ pub struct CallView {
     pub asked_at: Option<Timestamp>,
     /// The files that have changed since the question, as they are now.
     pub changed_files: Vec<NamedFile>,
+    /// Whether it was dispatched and then interrupted, so that nobody knows whether it ran.
+    pub interrupted: bool,
     /// What would run, as far as it is known.
     #[serde(flatten)]
     pub examination: Examination,

@@ -40,11 +40,15 @@ pub struct Watcher {
     finished: BTreeSet<TraceId>,
     /// Traces below this id cannot be new.
     floor: Option<TraceId>,
+    /// The calls that waited for somebody at the last poll, with the numbers of their entries.
+    waiting: BTreeMap<TraceId, u64>,
 }
 
 /// The runs to poll.
 struct Candidates {
     runs: BTreeMap<TraceId, TraceState>,
+    /// The calls that no process works on and that have not ended.
+    waiting: BTreeMap<TraceId, u64>,
     /// The newest trace of all, calls included.
     newest: Option<TraceId>,
 }
@@ -54,6 +58,8 @@ struct Candidates {
 pub struct PollResult {
     /// The number of runs that a live process is driving.
     pub active: usize,
+    /// The calls that began or ceased to wait for somebody since the last poll.
+    pub calls: Vec<TraceId>,
     /// Runs that cannot be read; they are not polled again.
     pub unreadable: Vec<(TraceId, JournalError)>,
 }
@@ -101,9 +107,11 @@ impl Watcher {
     /// [`JournalError`] if the store cannot be read.
     pub fn new(store: &dyn Store) -> Result<Self, JournalError> {
         let mut watcher = Self { floor: Some(floor(newest(store)?)), ..Self::default() };
-        for state in watcher.candidates(store)?.runs.into_values() {
+        let found = watcher.candidates(store)?;
+        for state in found.runs.into_values() {
             watcher.track(state.head);
         }
+        watcher.waiting = found.waiting;
         Ok(watcher)
     }
 
@@ -136,6 +144,11 @@ impl Watcher {
             polled.active += usize::from(!waits && store.is_held(state)?);
         }
         self.raise_floor(found.newest);
+        let differs = |id: &TraceId| found.waiting.get(id) != self.waiting.get(id);
+        let all: BTreeSet<TraceId> =
+            found.waiting.keys().chain(self.waiting.keys()).copied().collect();
+        polled.calls = all.into_iter().filter(differs).collect();
+        self.waiting = found.waiting;
         Ok(polled)
     }
 
@@ -143,7 +156,7 @@ impl Watcher {
     /// the last poll, and runs so new that they may have started and ended since.
     fn candidates(&self, store: &dyn Store) -> Result<Candidates, JournalError> {
         let newest = newest(store)?;
-        let mut runs = BTreeMap::new();
+        let (mut runs, mut waiting) = (BTreeMap::new(), BTreeMap::new());
         let ended = Some(State::Terminal);
         // Only runs are listed among the ended traces: between two polls there may be thousands of calls.
         for (open_only, state, limit) in [(true, None, PAGE), (false, ended, PAGE_OF_ENDED)] {
@@ -151,8 +164,15 @@ impl Watcher {
             loop {
                 let page = store.list_traces(&filter)?;
                 let last = page.last().map(|state| state.head.trace_id);
-                for state in page.iter().filter(|state| is_run(state)) {
-                    runs.insert(state.head.trace_id, *state);
+                for state in &page {
+                    let Head { trace_id, sequence_number, .. } = state.head;
+                    let may_wait =
+                        matches!(state.head.state, Some(State::Pending | State::Executing));
+                    if is_run(state) {
+                        runs.insert(trace_id, *state);
+                    } else if may_wait && !store.is_held(state)? {
+                        waiting.insert(trace_id, sequence_number);
+                    }
                 }
                 let past = !open_only && last < self.floor;
                 if page.len() < limit || past {
@@ -171,7 +191,7 @@ impl Watcher {
                 runs.insert(*trace_id, store.load_state(*trace_id)?);
             }
         }
-        Ok(Candidates { runs, newest })
+        Ok(Candidates { runs, waiting, newest })
     }
 
     /// Stores the head of a run until it has ended.

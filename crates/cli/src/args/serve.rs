@@ -41,22 +41,6 @@ pub struct Serve {
     pub without_tls: bool,
 }
 
-impl Serve {
-    /// The dashboard of one project at any free port, which takes up runs.
-    pub fn demonstration() -> Self {
-        Self {
-            command: None,
-            listen: "127.0.0.1:0".to_owned(),
-            all: false,
-            work: true,
-            host: Vec::new(),
-            certificate: None,
-            private_key: None,
-            without_tls: false,
-        }
-    }
-}
-
 /// Subcommands of `serve`.
 #[derive(Debug, Subcommand)]
 pub enum ServeCommand {

@@ -347,10 +347,18 @@ fn plan_json(plan: &RollbackPlan) -> Value {
         "left_alone": names(&plan.left),
         "nested": names(&plan.nested),
         "unfinished_phase": plan.unfinished,
+        "ended": plan.ended,
+        "commit": plan.commit,
     })
 }
 
 fn print_plan(plan: &RollbackPlan, output: &Output) {
+    if let Some(outcome) = plan.ended {
+        output.note(&format!("the run has ended ({}): it is opened again", outcome.as_str()));
+    }
+    if let Some(commit) = &plan.commit {
+        output.note(&format!("its commit {commit} stays in its branch"));
+    }
     output.line(&format!("phases to run again: {}", sanitize(&plan.archived.join(", "))));
     if plan.changes.is_empty() {
         output.line("no file would change");

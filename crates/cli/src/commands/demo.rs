@@ -2,6 +2,7 @@
 //! decision on the way.
 
 use std::io::Write as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -9,8 +10,7 @@ use serde_json::{Value, json};
 use windlass_kernel::Code;
 use windlass_workspace::find_helper;
 
-use crate::args::{Demo, Serve};
-use crate::commands::serve;
+use crate::args::Demo;
 use crate::failure::{CommandResult, Failure};
 use crate::input::unreadable;
 use crate::output::{Output, Style, sanitize};
@@ -99,7 +99,7 @@ pub fn run(options: &Demo, output: &Output) -> CommandResult {
         demo.heading(
             "Open this link and decide; the run goes on by itself. Ctrl-C ends the server",
         );
-        return serve::run(Some(&demo.repository), &Serve::demonstration(), output);
+        return demo.serve();
     }
     demo.heading("Roll back to the plan, files and state together: the test fails again");
     let reason = "look at the plan again";
@@ -141,10 +141,12 @@ fn is_installed(program: &str) -> bool {
     check.status().is_ok_and(|status| status.success())
 }
 
-/// Runs commands in the sample repository and prints them.
+/// Runs commands in the sample repository and prints them. The state, and with it the people, are of the demonstration
+/// alone: nothing of it stays in the account.
 struct DemoRunner {
     folder: PathBuf,
     repository: PathBuf,
+    state: PathBuf,
     binary: PathBuf,
     output: Output,
 }
@@ -163,10 +165,29 @@ impl DemoRunner {
         std::fs::create_dir_all(&repository).map_err(|error| unreadable(&repository, &error))?;
         // Absolute, so that the printed paths work from anywhere.
         let folder = folder.canonicalize().map_err(|error| unreadable(&folder, &error))?;
-        let repository = folder.join("sums");
+        let (repository, state) = (folder.join("sums"), folder.join("state"));
         let binary =
             std::env::current_exe().map_err(|error| Failure::of(Code::Internal, &error))?;
-        Ok(Self { folder, repository, binary, output })
+        Ok(Self { folder, repository, state, binary, output })
+    }
+
+    /// Windlass in the sample repository.
+    fn windlass(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.binary);
+        command.args(arguments).current_dir(&self.repository).stdin(Stdio::null());
+        command.env_remove("WINDLASS_PROJECT").env_remove("WINDLASS_CRASH_AT");
+        command.env("WINDLASS_STATE", &self.state);
+        command
+    }
+
+    /// Becomes the server of the sample repository.
+    fn serve(&self) -> CommandResult {
+        let mut arguments = vec!["serve", "--listen=127.0.0.1:0", "--work"];
+        if self.output.json {
+            arguments.push("--json");
+        }
+        let error = self.windlass(&arguments).exec();
+        Err(Failure::of(Code::Internal, &error))
     }
 
     fn heading(&self, text: &str) {
@@ -184,8 +205,8 @@ impl DemoRunner {
         self.run_silently(&git, &["init", "--quiet", "--initial-branch=main"])?;
         self.run_silently(&git, &["config", "user.name", "Windlass demo"])?;
         self.run_silently(&git, &["config", "user.email", "demo@localhost"])?;
-        let binary = self.binary.display().to_string();
-        self.run_silently(&binary, &["init"])?;
+        let made = self.windlass(&["init"]).output();
+        check(made, "windlass init")?;
         self.run_silently(&git, &["add", "--all"])?;
         self.run_silently(&git, &["commit", "--quiet", "--message", "a small project"])?;
         self.output.note(&format!("in {}", self.repository.display()));
@@ -195,13 +216,7 @@ impl DemoRunner {
     /// Runs a program that must succeed, without printing it.
     fn run_silently(&self, program: &str, arguments: &[&str]) -> Result<(), Failure> {
         let done = Command::new(program).args(arguments).current_dir(&self.repository).output();
-        let done = done.map_err(|error| Failure::of(Code::ToolServerUnavailable, &error))?;
-        if done.status.success() {
-            return Ok(());
-        }
-        let stderr = String::from_utf8_lossy(&done.stderr);
-        let message = format!("`{program} {}` failed: {}", arguments.join(" "), stderr.trim());
-        Err(Failure::new(Code::ToolFailed, message))
+        check(done, &format!("{program} {}", arguments.join(" ")))
     }
 
     /// Runs a command line in the repository and prints it; returns whether it succeeded.
@@ -241,9 +256,7 @@ impl DemoRunner {
             .collect();
         let crash = crash_at.map(|at| format!("WINDLASS_CRASH_AT={at} ")).unwrap_or_default();
         self.show(&format!("{crash}windlass {}", words.join(" ")));
-        let mut command = Command::new(&self.binary);
-        command.args(arguments).current_dir(&self.repository).stdin(Stdio::null());
-        command.env_remove("WINDLASS_PROJECT").env_remove("WINDLASS_CRASH_AT");
+        let mut command = self.windlass(arguments);
         if let Some(at) = crash_at {
             command.env("WINDLASS_CRASH_AT", at);
         }
@@ -272,9 +285,8 @@ impl DemoRunner {
 
     /// The id of the only run.
     fn run_id(&self) -> Result<String, Failure> {
-        let done = Command::new(&self.binary)
-            .args(["status", "--json"])
-            .current_dir(&self.repository)
+        let done = self
+            .windlass(&["status", "--json"])
             .output()
             .map_err(|error| Failure::of(Code::Internal, &error))?;
         let runs: Value = serde_json::from_slice(&done.stdout).unwrap_or(Value::Null);
@@ -298,6 +310,7 @@ impl DemoRunner {
             self.output.value(&json!({
                 "run_id": id,
                 "repository": self.repository,
+                "state": self.state,
                 "packets": packets,
             }))?;
             return Ok(0);
@@ -309,12 +322,24 @@ impl DemoRunner {
         for (name, path) in names.iter().zip(&packets) {
             self.output.line(&format!("{name}{}", path.display()));
         }
+        self.output.line(&format!("state            {}", self.state.display()));
         self.output.line(&format!(
-            "explore          cd {} && windlass status {id}",
-            self.repository.display()
+            "explore          cd {} && export WINDLASS_STATE={} && windlass status {id}",
+            self.repository.display(),
+            self.state.display()
         ));
         Ok(0)
     }
+}
+
+/// Fails unless a program ended well.
+fn check(done: std::io::Result<std::process::Output>, line: &str) -> Result<(), Failure> {
+    let done = done.map_err(|error| Failure::of(Code::ToolServerUnavailable, &error))?;
+    if done.status.success() {
+        return Ok(());
+    }
+    let stderr = String::from_utf8_lossy(&done.stderr);
+    Err(Failure::new(Code::ToolFailed, format!("`{line}` failed: {}", stderr.trim())))
 }
 
 fn write(path: &Path, bytes: &[u8]) -> Result<(), Failure> {

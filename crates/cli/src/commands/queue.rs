@@ -22,6 +22,8 @@ use crate::people::AccountPeople;
 use crate::project::Project;
 use crate::run_settings::put_back;
 
+/// The most files that a warning names.
+const NAMED_MAX: usize = 20;
 /// The most of a diff that is shown.
 const DIFF_BYTES_MAX: usize = 256 << 10;
 
@@ -170,7 +172,7 @@ fn show(project: &Project, name: &str, since: Option<&str>, output: &Output) -> 
         return Err(Failure::new(Code::RunNotOnHold, message));
     };
     let details = setup.engine.hold_details(&run, hold, since)?;
-    let HoldDetails { call, diff, conflict, shown } = details;
+    let HoldDetails { call, diff, changed, must_stay, conflict, shown } = details;
     if output.json {
         let mut value = status::describe(&run);
         if let Some(object) = value.as_object_mut() {
@@ -186,6 +188,8 @@ fn show(project: &Project, name: &str, since: Option<&str>, output: &Output) -> 
             object.insert("redo_default".to_owned(), json!(run.redo_default(&hold.held)));
             object.insert("call".to_owned(), json!(call));
             object.insert("conflict_folder".to_owned(), json!(conflict));
+            object.insert("changed_since".to_owned(), json!(changed));
+            object.insert("must_be_unchanged".to_owned(), json!(must_stay));
             object.insert("tree".to_owned(), json!(diff.as_ref().map(|diff| &diff.tree)));
             let cut = |text: &str| cut(text, DIFF_BYTES_MAX);
             let since = diff.as_ref().and_then(|diff| diff.since.as_deref());
@@ -227,6 +231,18 @@ fn show(project: &Project, name: &str, since: Option<&str>, output: &Output) -> 
         ));
     }
     status::print_measuring(hold.held.change.as_ref(), output);
+    if !changed.is_empty() {
+        let names: Vec<String> =
+            changed.iter().take(NAMED_MAX).map(|name| sanitize(name)).collect();
+        let more = changed.len().saturating_sub(names.len());
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let then = if must_stay {
+            "it goes on only when they are, or after `windlass checkpoint rollback`"
+        } else {
+            "it goes on with them as they are"
+        };
+        output.note(&format!("not as the run left them: {}{more}; {then}", names.join(", ")));
+    }
     for (vote, at) in &hold.votes {
         output.line(&format!(
             "  {}  {} by {}: {}",
@@ -299,6 +315,9 @@ fn print_call(call: &CallView, trace_id: Option<TraceId>, output: &Output) {
         output.line(&format!("  agent    {}", sanitize(agent)));
     }
     print_view(call, output);
+    if call.interrupted {
+        output.line("           it was interrupted: approve it and it is made again, unless you say that it ran (--ran) or failed (--failed)");
+    }
 }
 
 fn send_back(project: &Project, back: &SendBack, output: &Output) -> CommandResult {

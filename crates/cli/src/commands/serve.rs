@@ -1,5 +1,6 @@
 //! `windlass serve`: the dashboard.
 
+use std::collections::BTreeSet;
 use std::io::Read as _;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -7,14 +8,15 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use windlass_dashboard::{
-    Access, AccessError, Dashboard, Hosts, Hub, Ledger, Looks, Project as Served, Role, Scope,
-    Secret, Server,
+    Access, AccessError, Dashboard, Hosts, Hub, Ledger, Looks, Once, Project as Served, Projects,
+    Role, Scope, Secret, Server,
 };
 use windlass_kernel::{Code, Timestamp};
 use windlass_runtime::{Clock as _, SystemClock};
 
 use crate::args::{Serve, ServeCommand, ServePeople};
 use crate::atomic;
+use crate::commands::run::open_to_look;
 use crate::dashboard::{Announcer, ServedProject, Worker};
 use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, sanitize};
@@ -26,6 +28,8 @@ use crate::tls;
 /// The folder of the people in the folder of all states, and the file of the user's own token in it.
 const FOLDER: &str = ".dashboard";
 const TOKEN: &str = "token";
+/// The file with the address of the server that was started last.
+const URL: &str = "url";
 /// How long the link of a start can be used.
 const LINK_MS: i64 = 10 * 60_000;
 
@@ -45,11 +49,11 @@ pub fn run(named: Option<&Path>, options: &Serve, output: &Output) -> CommandRes
             let name = by.clone().unwrap_or_else(user_name);
             let scope = match run {
                 None => Scope::All,
-                Some(run) => scope_of(&Project::find(named)?, run)?,
+                Some(run) => scope_of(&Project::find(named)?, run, output)?,
             };
             let link =
                 access.link(&name, scope, SystemClock.now(), i64::from(*minutes) * 60_000)?;
-            print_link(&format!("/enter/{}", link.text()), output)
+            print_link(&folder, &format!("/enter/{}", link.text()), output)
         }
         Some(ServeCommand::People(command)) => people(&access, command, output),
     }
@@ -61,22 +65,31 @@ pub fn folder() -> Result<PathBuf, Failure> {
 }
 
 /// What a run waits for now.
-fn scope_of(project: &Project, name: &str) -> Result<Scope, Failure> {
+fn scope_of(project: &Project, name: &str, output: &Output) -> Result<Scope, Failure> {
     let runs = project.runs()?;
     let run = runs.read(runs.find(name)?)?;
     let Some(hold) = run.hold.as_ref().filter(|_| run.ended.is_none()) else {
         let message = format!("run `{}` does not wait for a decision", sanitize(name));
         return Err(Failure::new(Code::RunNotOnHold, message));
     };
+    // With the files of a call as they are now.
+    let shown = open_to_look(project, output)?.engine.hold_details(&run, hold, None)?.shown;
     let served = ServedProject::new(project.clone())?;
     let run = run.started.as_ref().map(|started| started.run_id.clone()).unwrap_or_default();
-    Ok(Scope::Hold { project: served.id().to_owned(), run, shown: hold.shown })
+    Ok(Scope::Hold { project: served.id().to_owned(), run, shown })
 }
 
-fn print_link(path: &str, output: &Output) -> CommandResult {
-    match output.json {
-        true => output.value(&json!({ "path": path }))?,
-        false => {
+/// Prints a link to the server that was started last, or its path if none runs.
+fn print_link(folder: &Path, path: &str, output: &Output) -> CommandResult {
+    let url = std::fs::read_to_string(folder.join(URL)).ok();
+    let url = url.as_deref().map(str::trim).filter(|url| url.starts_with("http"));
+    match (output.json, url) {
+        (true, url) => output.value(&json!({ "path": path, "url": url }))?,
+        (false, Some(url)) => {
+            output.line(&format!("{url}{path}"));
+            output.note("it can be used once");
+        }
+        (false, None) => {
             output.line(path);
             output.note("append it to the address of the dashboard; it can be used once");
         }
@@ -162,35 +175,64 @@ fn serve(
     let link = access.link(&name, Scope::All, SystemClock.now(), LINK_MS)?;
     let served: Vec<Arc<dyn Served>> =
         projects.iter().map(|project| Arc::clone(project) as Arc<dyn Served>).collect();
+    let spend = Ledger::start(&served);
+    let served = Arc::new(Projects::new(served));
     let boot = Secret::new().map_err(|error| Failure::new(Code::Internal, error.to_string()))?;
     let boot: String = boot.text().chars().filter(char::is_ascii_alphanumeric).take(8).collect();
     let internal = |error: std::io::Error| Failure::of(Code::Internal, &error);
-    let hub = Hub::start(&served, boot).map_err(internal)?;
+    let hub = Hub::start(Arc::clone(&served), boot).map_err(internal)?;
     let hosts = Hosts::new(address, &options.host, tls.is_some());
     let scheme = if tls.is_some() { "https" } else { "http" };
     let looks = Looks::open(access.folder());
     let keys = Box::new(AccountPeople::open()?);
-    let (access, spend) = (access.clone(), Ledger::start(&served));
-    let dashboard = Dashboard { projects: served, access, hosts, hub, looks, keys, spend };
+    let access = access.clone();
+    let dashboard = Dashboard {
+        projects: Arc::clone(&served),
+        access,
+        hosts,
+        hub,
+        looks,
+        keys,
+        spend,
+        once: Once::default(),
+    };
     let server = Server::start(listener, dashboard, tls).map_err(internal)?;
     let shown = options.host.first().cloned().unwrap_or_else(|| address.to_string());
     let url = format!("{scheme}://{shown}");
     let enter = format!("{url}/enter/{}", link.text());
+    // It is only told by `serve link`: a server that cannot note it works all the same.
+    let noted = folder.join(URL);
+    drop(atomic::write(&noted, format!("{url}\n").as_bytes()));
     match output.json {
         true => output.value(&json!({ "url": url, "link": enter }))?,
         false => output.line(&enter),
     }
     Announcer::start(projects.clone(), *output).map_err(internal)?;
-    if options.work {
-        let mut worker = Worker::new(projects);
-        while !has_signal(&signal, Worker::pause())? {
-            worker.look(output);
-        }
-    } else {
+    let mut known: BTreeSet<PathBuf> =
+        projects.iter().map(|project| project.root().to_owned()).collect();
+    let mut worker = options.work.then(|| Worker::new(projects));
+    if worker.is_none() && !options.all {
         // Ends when a signal comes.
         drop(signal.read(&mut [0]));
     }
+    while (worker.is_some() || options.all) && !has_signal(&signal, Worker::pause())? {
+        if options.all {
+            for project in new_projects(&mut known)? {
+                output.note(&format!("a new project: {}", project.name()));
+                Announcer::start(vec![Arc::clone(&project)], *output).map_err(internal)?;
+                served.add(Arc::clone(&project) as Arc<dyn Served>);
+                worker.iter_mut().for_each(|worker| worker.add(Arc::clone(&project)));
+            }
+        }
+        if let Some(worker) = &mut worker {
+            worker.look(output);
+        }
+    }
     drop(server);
+    // Another server may have been started since.
+    if std::fs::read_to_string(&noted).is_ok_and(|text| text.trim() == url) {
+        drop(std::fs::remove_file(&noted));
+    }
     Ok(0)
 }
 
@@ -213,18 +255,45 @@ fn projects(named: Option<&Path>, all: bool) -> Result<Vec<Arc<ServedProject>>, 
         return Ok(vec![Arc::new(ServedProject::new(Project::find(named)?)?)]);
     }
     let mut projects = Vec::new();
-    for folder in StateRoot::find()?.folders()? {
-        // The state of a project that was removed or moved is listed by `windlass state list`.
-        let Ok(record) = folder.record() else { continue };
-        if record.is_there() {
-            let project = Project::find(Some(&PathBuf::from(&record.path)))?;
-            projects.push(Arc::new(ServedProject::new(project)?));
-        }
+    for path in project_folders()? {
+        projects.push(Arc::new(ServedProject::new(Project::find(Some(&path))?)?));
     }
     if projects.is_empty() {
         return Err(Failure::new(Code::ProjectMissing, "this account has no projects"));
     }
     Ok(projects)
+}
+
+/// The folders of all projects of the account.
+fn project_folders() -> Result<Vec<PathBuf>, Failure> {
+    let mut folders = Vec::new();
+    for folder in StateRoot::find()?.folders()? {
+        // The state of a project that was removed or moved is listed by `windlass state list`.
+        let Ok(record) = folder.record() else { continue };
+        if record.is_there() {
+            folders.push(PathBuf::from(&record.path));
+        }
+    }
+    Ok(folders)
+}
+
+/// The projects of the account that are not known yet, by their folders.
+fn new_projects(known: &mut BTreeSet<PathBuf>) -> Result<Vec<Arc<ServedProject>>, Failure> {
+    let mut new = Vec::new();
+    for path in project_folders()? {
+        if known.contains(&path) {
+            continue;
+        }
+        // One whose settings cannot be read is looked at again.
+        let Ok(found) = Project::find(Some(&path)).and_then(ServedProject::new) else { continue };
+        // It may be a known one by another path.
+        let is_new = !known.contains(found.root());
+        known.extend([path, found.root().to_owned()]);
+        if is_new {
+            new.push(Arc::new(found));
+        }
+    }
+    Ok(new)
 }
 
 /// Fails if the server could be reached from elsewhere without encryption.

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::io::{Read as _, Seek as _, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command as Process, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -69,6 +69,11 @@ impl ServedProject {
     fn file(&self) -> Option<(u64, u64)> {
         let path = self.project.state().ok()?.join(DATABASE);
         path.metadata().ok().map(|found| (found.dev(), found.ino()))
+    }
+
+    /// Its folder.
+    pub fn root(&self) -> &Path {
+        &self.project.root
     }
 
     /// Fails if the folder of the project is gone.

@@ -9,7 +9,7 @@ use windlass_journal::Runs;
 use windlass_kernel::State;
 use windlass_kernel::run::plan::Trigger;
 use windlass_kernel::run::{Resolution, RunName};
-use windlass_kernel::{Timestamp, TraceId};
+use windlass_kernel::{Code, Timestamp, TraceId};
 use windlass_runtime::{Clock as _, SystemClock};
 use windlass_store::TraceFilter;
 use windlass_views::RunSummary;
@@ -34,6 +34,11 @@ impl Worker {
     /// Works for these projects.
     pub fn new(projects: Vec<Arc<ServedProject>>) -> Self {
         Self { projects, taken: BTreeMap::new() }
+    }
+
+    /// Works for this project, too.
+    pub fn add(&mut self, project: Arc<ServedProject>) {
+        self.projects.push(project);
     }
 
     /// How long to wait before the next look.
@@ -61,6 +66,10 @@ impl Worker {
         output.note(&format!("{}: going on with {name}", project.name()));
         let command = Command::new(["resume", "--", &name]);
         if let Err(problem) = project.start(command) {
+            // Another run works in the same folder: it is this one's turn when that has ended.
+            if problem.code == Code::RunConcurrent.as_str() {
+                self.taken.remove(&run);
+            }
             output.note(&format!("{name}: {} [{}]", problem.message, problem.code));
         }
     }

@@ -55,7 +55,7 @@ fn a_run_is_started_watched_and_approved_in_the_browser() {
     browser.until("main", "Nothing waits for you.");
     browser.click("nav a[href='/new']");
     browser.enter("textarea[name=task]", "one line more");
-    browser.enter("input[name=loop]", "asked");
+    browser.enter("select[name=loop]", "asked");
     browser.click("main form button.primary");
     browser.until("#runs", "one line more");
     browser.click("#runs tbody a");
@@ -160,7 +160,7 @@ fn two_people_see_what_their_roles_allow() {
     log_in(&browser, &served, &link(&repo, &["--by", "vera"]));
     browser.go(&page);
     browser.until("main", "you can look, but not decide");
-    assert_eq!(browser.script("return document.querySelectorAll('#decide').length"), 0);
+    assert_eq!(browser.script("return document.querySelectorAll('#decide form').length"), 0);
     browser.click(".who button");
     browser.until("main", "Logged out");
     browser.look(PHONE);

@@ -58,7 +58,7 @@ fn a_run_is_shown_in_full_and_its_hold_is_decided_by_what_was_shown() {
     assert_eq!(run["phases"].as_array().unwrap().len(), 6);
     assert_eq!(run["hold"]["phase"], "review");
     let holds = get("/api/v1/holds");
-    assert_eq!(holds[0]["run"], id.as_str());
+    assert_eq!(holds["holds"][0]["run"], id.as_str());
     let hold = format!("/api/v1/projects/{project}/holds/{id}");
     let seen = get(&hold);
     assert!(seen["diff"].as_str().unwrap().contains("+built"), "{seen}");
@@ -82,7 +82,7 @@ fn a_run_is_shown_in_full_and_its_hold_is_decided_by_what_was_shown() {
 }
 
 #[test]
-fn a_run_is_started_paused_and_given_up() {
+fn a_run_is_started_stopped_and_given_up() {
     let repo = Repo::new();
     let served = Served::start(&repo.place, &[]);
     let token = own_token(&repo.place);
@@ -100,10 +100,13 @@ fn a_run_is_started_paused_and_given_up() {
 
     let id = id_of(&repo.run(&escalating()).exit(4));
     let run = format!("{runs}/{id}");
-    post(&format!("{run}/stop"), Value::Null).status(200);
+    post(&format!("{run}/stop"), json!({ "reason": "wait a moment" })).status(200);
     post(&format!("{run}/clear-stop"), Value::Null).status(200);
     post(&format!("{run}/cancel"), json!({ "reason": "no longer wanted" })).status(200);
     assert_eq!(repo.stands(&id)["reason"], "cancelled");
+    let ended = served.call(&token, "GET", &run, &Value::Null).status(200).json();
+    let review = ended["phases"].as_array().unwrap().iter().find(|one| one["id"] == "review");
+    assert_eq!(review.unwrap()["status"], "not finished", "{ended}");
     post(&format!("{run}/cancel"), json!({ "reason": "again" })).refused(409, "RUN_ENDED");
     post(&format!("{runs}/run_20200101_000000_00000000/cancel"), json!({ "reason": "x" }))
         .refused(404, "RUN_NOT_FOUND");
@@ -149,7 +152,9 @@ fn roles_hold_for_every_route() {
     let tokens = ["viewer", "approver", "operator"].map(|role| person(&repo.place, role, role));
     let paths = description["paths"].as_object().unwrap();
     let mut tried = 0;
-    for (path, methods) in paths {
+    // The stream does not end; that strangers and holders of links get none of it is tested with the others.
+    assert!(paths.contains_key("/api/v1/events") && paths.contains_key("/api/v1/openapi.json"));
+    for (path, methods) in paths.iter().filter(|(path, _)| *path != "/api/v1/events") {
         for (method, operation) in methods.as_object().unwrap() {
             let needed = operation["description"].as_str().unwrap();
             let needed =

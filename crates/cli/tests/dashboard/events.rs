@@ -46,6 +46,24 @@ impl Listener {
 }
 
 #[test]
+fn a_call_that_begins_or_ceases_to_wait_is_told() {
+    let repo = Repo::new();
+    repo.windlass(&["people", "add", "ada"]).exit(0);
+    let served = Served::start(&repo.place, &[]);
+    let mut listener = Listener::new(&served, &own_token(&repo.place), None);
+    assert_eq!(listener.next().1, "ready");
+    let call = repo.place.held();
+    let mut expect = || {
+        let (_, _, data) = listener.next();
+        let event: serde_json::Value = serde_json::from_str(&data).unwrap();
+        assert_eq!((&event["kind"], &event["call"]), (&"call".into(), &call.as_str().into()));
+    };
+    expect();
+    repo.windlass(&["call", "deny", &call, "--by", "ada", "--reason", "no"]).exit(0);
+    expect();
+}
+
+#[test]
 fn events_come_in_order_and_are_taken_up_where_they_broke_off() {
     let repo = Repo::new();
     let served = Served::start(&repo.place, &[]);

@@ -276,6 +276,9 @@ fn a_full_disk_is_told_with_a_code_and_the_server_goes_on_after() {
     assert!(verified.contains("intact"), "{verified}");
     let log = std::fs::read_to_string(base.join("server.log")).unwrap();
     assert!(!log.contains("panicked"), "{log}");
+    // The shell ends the server when it is told nothing more.
+    drop(told);
+    served.wait();
 }
 
 #[test]

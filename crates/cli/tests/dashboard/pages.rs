@@ -232,11 +232,11 @@ fn a_run_shows_when_it_worked_and_waited_who_did_it_and_what_was_said() {
     assert_eq!((&build["input_tokens"], &build["output_tokens"]), (&100.into(), &10.into()));
     assert_eq!(build["result"], "success");
     let page = get(&format!("/runs/{project}/{id}")).body;
-    for part in
-        ["Working and waiting", "waits, ", "Agents and programs", "100, 10", "What was said"]
-    {
+    for part in ["Working and waiting", "waits, ", "Agents and programs", "100, 10", "Decisions"] {
         assert!(page.contains(part), "no `{part}`\n{page}");
     }
+    // Recorded answers are nobody's words.
+    assert!(!page.contains("What was said"), "{page}");
     get(&format!("/runs/{project}/{id}/transcripts/build"));
     let missing = format!("/runs/{project}/{id}/transcripts/nowhere");
     served.browse(&cookie, "GET", &missing, "").status(422);

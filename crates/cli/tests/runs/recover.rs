@@ -145,7 +145,7 @@ fn a_live_run_is_left_alone() {
     let coded = ["[RUN_CONCURRENT]", "[STATE_LOCK_ACQUIRE_FAILED]"];
     assert!(coded.iter().any(|code| busy.stderr.contains(code)), "{busy}");
     let vote = repo.windlass(&[&["queue", "approve", &id][..], &VOICE].concat()).exit(1);
-    assert!(vote.stderr.contains("[STATE_LOCK_ACQUIRE_FAILED]"), "{vote}");
+    assert!(vote.stderr.contains("[RUN_NOT_ON_HOLD]"), "{vote}");
     repo.go();
     assert_eq!(child.wait_with_output().unwrap().status.code(), Some(0));
     assert_eq!(repo.read("b.txt"), "b\n");

@@ -56,7 +56,9 @@ pub enum AccessError {
         reason: &'static str,
     },
     /// There is already somebody of this name.
-    #[error("there is already somebody called `{name}`")]
+    #[error(
+        "there is already somebody called `{name}`; to give them another role, remove them and add them again"
+    )]
     Exists {
         /// The name.
         name: String,

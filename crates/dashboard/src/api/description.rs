@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Method, Serve, routes};
+use super::{DESCRIPTION, EVENTS, Method, Serve, routes};
 
 /// The description of the API, in the form of `OpenAPI` 3.1.
 #[must_use]
@@ -78,6 +78,8 @@ pub fn description() -> Value {
             path.insert(method.to_owned(), operation);
         }
     }
+    paths.insert(EVENTS.to_owned(), events());
+    paths.insert(DESCRIPTION.to_owned(), itself());
     let mut schemas = json!(generator.take_definitions(true));
     if let Some(schemas) = schemas.as_object_mut() {
         let text = json!({ "type": "string" });
@@ -101,6 +103,40 @@ pub fn description() -> Value {
         },
         "security": [{ "token": [] }],
     })
+}
+
+/// The stream, which is no document.
+fn events() -> Value {
+    let last = json!({
+        "name": "Last-Event-ID", "in": "header", "schema": { "type": "string" },
+        "description": "the id of the last event that was read: the stream goes on after it",
+    });
+    json!({ "get": {
+        "summary": "What is recorded, as it is: an event `entry` for each entry of a run, and when a call begins or ceases to wait; `reset` if the stream cannot go on where it was",
+        "description": "Needs the role viewer. The answer does not end.",
+        "parameters": [last],
+        "responses": {
+            "200": { "description": "The events", "content": { "text/event-stream": {} } },
+            "401": { "description": "Nobody is logged in" },
+            "403": { "description": "A link for one hold shows nothing else" },
+            "421": { "description": "The server has no such name" },
+            "429": { "description": "Too many requests or streams" },
+        },
+    } })
+}
+
+/// This description.
+fn itself() -> Value {
+    json!({ "get": {
+        "summary": "This description",
+        "description": "Needs the role viewer.",
+        "responses": {
+            "200": { "description": "The description", "content": { "application/json": {} } },
+            "401": { "description": "Nobody is logged in" },
+            "421": { "description": "The server has no such name" },
+            "429": { "description": "Too many requests" },
+        },
+    } })
 }
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use crate::problem::Problem;
 
 pub use description::description;
 pub(crate) use notifications::{again as send_again, listed as notifications, test as send_test};
-pub(crate) use routes::wanted;
+pub(crate) use routes::{cursor, wanted};
 
 /// The method of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

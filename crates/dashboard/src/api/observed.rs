@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::routes::{Accepted, accepted};
+use super::routes::{Accepted, CURSOR, LIMIT, accepted};
 use super::{Route, get, kept, post, schema, to_value};
 use crate::access::Role;
 use crate::backlog::{self, BacklogItem, StartTask};
@@ -22,8 +22,6 @@ use crate::spend::{self, Spend};
 
 /// The fields of pages.
 const PROJECT: (&str, &str) = ("project", "only those of this project");
-const CURSOR: (&str, &str) = ("cursor", "where the page begins: `next` of the page before");
-const LIMIT: (&str, &str) = ("limit", "at most so many; 50 if it is absent, at most 200");
 const TOOL: (&str, &str) = ("tool", "only those of tools whose names have this text");
 const STATE: (&str, &str) = (
     "state",
@@ -32,6 +30,7 @@ const STATE: (&str, &str) = (
 const DECISION: (&str, &str) =
     ("decision", "only those whose newest decision is this: approve, deny or needs_approval");
 const RULE: (&str, &str) = ("rule", "only those that this rule matched");
+const RUN: (&str, &str) = ("run", "only those of this run or session");
 const AFTER: (&str, &str) = ("after", "the number of the entry after which the page begins");
 const ENTRIES: (&str, &str) = ("limit", "at most so many; 100 if it is absent, at most 500");
 
@@ -47,7 +46,7 @@ pub(super) const ROUTES: &[Route] = &[
     get(
         "/api/v1/calls",
         "Calls, newest first. A page may have fewer than there are: go on as long as `next` is not null",
-        &[PROJECT, TOOL, STATE, DECISION, RULE, CURSOR, LIMIT],
+        &[PROJECT, TOOL, STATE, DECISION, RULE, RUN, CURSOR, LIMIT],
         Some(schema::<CallsPage>),
         calls,
     ),

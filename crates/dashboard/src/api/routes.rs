@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
-use windlass_kernel::Code;
+use windlass_kernel::{Code, TraceId};
 
 use super::{Route, get, of_hold, post, schema, to_value};
 use crate::access::Role;
@@ -12,7 +12,7 @@ use crate::calls;
 use crate::dashboard::{Context, now};
 use crate::model::{ProjectItem, RunDetail, RunItem};
 use crate::problem::Problem;
-use crate::read::{self, PAGE_MAX, Wanted};
+use crate::read::{self, HoldsPage, PAGE_MAX, Wanted};
 use crate::timeline::{self, Timeline};
 
 /// A page of runs.
@@ -23,6 +23,11 @@ pub struct RunsPage {
     /// The cursor of the next page; `null` at the end.
     pub next: Option<String>,
 }
+
+pub(super) const CURSOR: (&str, &str) =
+    ("cursor", "where the page begins: `next` of the page before");
+pub(super) const LIMIT: (&str, &str) =
+    ("limit", "at most so many; 50 if it is absent, at most 200");
 
 /// What became of a request that goes on after its answer.
 #[derive(Debug, Serialize, JsonSchema)]
@@ -41,8 +46,8 @@ pub(super) const ROUTES: &[Route] = &[
             ("project", "only those of this project"),
             ("state", "only those in this state"),
             ("text", "only those whose name, loop or task has this text"),
-            ("cursor", "where the page begins: `next` of the page before"),
-            ("limit", "at most so many; 50 if it is absent, at most 200"),
+            CURSOR,
+            LIMIT,
         ],
         Some(schema::<RunsPage>),
         runs,
@@ -72,19 +77,19 @@ pub(super) const ROUTES: &[Route] = &[
     ),
     post(
         "/api/v1/projects/{project}/runs/{run}/stop",
-        "Pause a run",
+        "Stop a run: one at work ends before its next step, one that waits cannot go on",
         Role::Operator,
+        Some(schema::<Why>),
         None,
-        None,
-        |context| act::stop(context, false),
+        |context| act::stop(context, &context.body()?),
     ),
     post(
         "/api/v1/projects/{project}/runs/{run}/clear-stop",
-        "Lift the pause of a run",
+        "Lift the stop of a run",
         Role::Operator,
         None,
         None,
-        |context| act::stop(context, true),
+        act::clear_stop,
     ),
     post(
         "/api/v1/projects/{project}/runs/{run}/cancel",
@@ -125,9 +130,9 @@ pub(super) const ROUTES: &[Route] = &[
     ),
     get(
         "/api/v1/holds",
-        "All runs that wait for a person, those that wait longest first",
-        &[],
-        Some(schema::<Vec<RunItem>>),
+        "All runs that wait for a person, the oldest runs first",
+        &[CURSOR, LIMIT],
+        Some(schema::<HoldsPage>),
         holds,
     ),
     of_hold(get(
@@ -144,6 +149,14 @@ pub(super) const ROUTES: &[Route] = &[
     of_hold(post(
         "/api/v1/projects/{project}/holds/{run}/approve",
         "Approve what a hold shows; the reason answers a question",
+        Role::Approver,
+        Some(schema::<Decision>),
+        None,
+        |context| act::decide(context, Way::Approve, context.body()?),
+    )),
+    of_hold(post(
+        "/api/v1/projects/{project}/holds/{run}/answer",
+        "Answer the question of a hold: the reason is the answer",
         Role::Approver,
         Some(schema::<Decision>),
         None,
@@ -229,7 +242,7 @@ pub(super) fn accepted() -> Result<Value, Problem> {
 
 fn projects(context: &Context<'_>) -> Result<Value, Problem> {
     context.require_all()?;
-    let all = context.dashboard.projects.iter();
+    let all = context.projects.iter();
     let items = all.map(|one| ProjectItem { id: one.id().to_owned(), name: one.name().to_owned() });
     to_value(&items.collect::<Vec<_>>())
 }
@@ -240,24 +253,35 @@ fn projects(context: &Context<'_>) -> Result<Value, Problem> {
 /// [`Problem`] for a wrong cursor or limit.
 pub(crate) fn wanted(context: &Context<'_>) -> Result<Wanted, Problem> {
     let text = |name: &str| context.field(name).map(str::to_owned);
-    let invalid = |name: &str, reason: String| {
-        Problem::new(Code::RequestInvalid, format!("`{name}`: {reason}"))
-    };
-    let before = context.field("cursor").map(|cursor| {
-        cursor.parse().map_err(|_| invalid("cursor", "it is not one of this server".to_owned()))
-    });
-    let limit = context.field("limit").map(|limit| match limit.parse::<usize>() {
-        Ok(limit) if (1..=PAGE_MAX).contains(&limit) => Ok(limit),
-        Ok(_) | Err(_) => Err(invalid("limit", format!("it is a number from 1 to {PAGE_MAX}"))),
-    });
     Ok(Wanted {
         project: text("project"),
         state: text("state"),
         text: text("text"),
         sessions_only: false,
-        before: before.transpose()?,
-        limit: limit.transpose()?.unwrap_or(50),
+        before: cursor(context)?,
+        limit: limit(context)?,
     })
+}
+
+/// Where a page begins.
+///
+/// # Errors
+/// [`Problem`] for what is no cursor.
+pub(crate) fn cursor(context: &Context<'_>) -> Result<Option<TraceId>, Problem> {
+    let invalid = |_| Problem::new(Code::RequestInvalid, "`cursor`: it is not one of this server");
+    context.field("cursor").map(|cursor| cursor.parse().map_err(invalid)).transpose()
+}
+
+/// How many a page has.
+fn limit(context: &Context<'_>) -> Result<usize, Problem> {
+    match context.field("limit").map(str::parse::<usize>) {
+        None => Ok(50),
+        Some(Ok(limit)) if (1..=PAGE_MAX).contains(&limit) => Ok(limit),
+        Some(Ok(_) | Err(_)) => {
+            let message = format!("`limit`: it is a number from 1 to {PAGE_MAX}");
+            Err(Problem::new(Code::RequestInvalid, message))
+        }
+    }
 }
 
 fn runs(context: &Context<'_>) -> Result<Value, Problem> {
@@ -275,5 +299,6 @@ fn run(context: &Context<'_>) -> Result<Value, Problem> {
 
 fn holds(context: &Context<'_>) -> Result<Value, Problem> {
     context.require_all()?;
-    to_value(&read::waiting(&context.usable(), now(), PAGE_MAX)?)
+    let page = read::waiting(&context.usable(), now(), cursor(context)?, limit(context)?)?;
+    to_value(&page)
 }

@@ -42,7 +42,7 @@ fn show(context: &Context<'_>) -> Result<Answer, Problem> {
     let items = backlog::list(context, project.as_ref())?;
     let body = html! {
         h1 { "Backlog" }
-        @if context.dashboard.projects.len() > 1 {
+        @if context.projects.len() > 1 {
             form.filters method="get" action="/backlog" { (project_choice(context, false)) button type="submit" { "Show" } }
         }
         @match &items {

@@ -2,10 +2,14 @@
 
 use maud::{Markup, html};
 use serde_json::Value;
+use windlass_kernel::run::RunName;
+use windlass_kernel::{TraceId, Uuid7};
 
 use super::Answer;
+use super::examined::examined;
+use super::hold::effects;
 use super::key;
-use super::layout::{Page, encode};
+use super::layout::{Page, encode, hold_address};
 use crate::access::Role;
 use crate::calls;
 use crate::dashboard::Context;
@@ -29,7 +33,18 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
     let title = text(&call, "/tool");
     let args = call.pointer("/request/proposal/args").unwrap_or(&Value::Null);
     let hold = call.get("hold").filter(|hold| !hold.is_null());
+    let project = context.part("project")?;
+    let is_of_client = call.get("made_by_client") == Some(&Value::Bool(true));
+    let run = hold.and_then(|hold| hold.pointer("/view/run")?.as_str()?.parse::<Uuid7>().ok());
+    let run = match run.map(TraceId) {
+        Some(run) if calls::is_answered_by(context.project()?.store()?.as_ref(), run)? => Some(run),
+        Some(_) | None => None,
+    };
+    let run = run.map(|run| RunName::of(run).to_string());
     let body = html! {
+        @if hold.is_some() {
+            p #moved .banner role="status" hidden { "Something has happened to this call since this page was loaded. " a href=(call_address(project, context.part("call")?)) { "Load it again" } " before you decide." }
+        }
         p.crumbs { "Call " code { (text(&call, "/trace_id")) } }
         h1 { (title) }
         div.row {
@@ -47,15 +62,21 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
                 (fact("key", text(&call, "/idempotency_key")))
             }
             pre { (pretty(args)) }
+            @if let Some(edited) = call.get("edited_args").filter(|args| !args.is_null()) {
+                p { strong { "It was approved with these arguments instead:" } }
+                pre { (pretty(edited)) }
+            }
         }
         @if let Some(hold) = hold {
             section.card.warn {
                 h2 { "It waits for a person" }
                 p { (text(hold, "/reason")) }
-                @for finding in list(hold, "/view/findings") { p { (finding) } }
+                @if let Some(view) = hold.get("view") { (examined(view)) }
             }
-            @if context.visitor.role >= Role::Approver {
-                (forms(context, hold, args)?)
+            @if let Some(run) = run {
+                p.card { "It is answered through its run. " a.button.primary href=(hold_address(project, &run)) { "Look and decide" } }
+            } @else if context.visitor.role >= Role::Approver {
+                (forms(context, hold, args, is_of_client)?)
                 (grant_link(context, title, args, ""))
             }
         }
@@ -63,7 +84,7 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
             section {
                 h2 { "What was decided" }
                 p { strong { (text(decision, "/decision")) } " · " (text(decision, "/rationale")) }
-                p.faint { "by " (text(decision, "/decided_by/by")) " " (list(decision, "/decided_by/rules").join(", ")) }
+                p.faint { "by " (decider(decision)) }
             }
         }
         @if let Some(result) = call.get("result").filter(|result| !result.is_null()) {
@@ -73,8 +94,27 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
             section { h2 { "Why it failed" } pre { (pretty(error)) } }
         }
     };
-    let page = Page { title, at: "inbox", visitor: Some(context.visitor), is_live: false, body };
+    let is_live = hold.is_some();
+    let page = Page { title, at: "inbox", visitor: Some(context.visitor), is_live, body };
     Ok(Answer::Page(page.render()))
+}
+
+/// Who decided: people by their names, a grant with its giver, or the rules of the policy.
+fn decider(decision: &Value) -> String {
+    let name = text(decision, "/decided_by/decider/name");
+    let people = list(decision, "/decided_by/decider/names");
+    let grant = text(decision, "/decided_by/grant");
+    match (name, people.is_empty(), grant) {
+        ("", true, "") => {
+            let rules = list(decision, "/decided_by/rules").join(", ");
+            format!("the policy: {rules}").trim_end_matches([':', ' ']).to_owned()
+        }
+        ("", true, grant) => {
+            format!("{}, by the grant {grant}", text(decision, "/decided_by/name"))
+        }
+        ("", false, _) => people.join(", "),
+        (name, ..) => name.to_owned(),
+    }
 }
 
 fn list(value: &Value, pointer: &str) -> Vec<String> {
@@ -105,7 +145,12 @@ pub(super) fn grant_link(context: &Context<'_>, tool: &str, args: &Value, run: &
     html! { p { a href=(format!("/grants?{}#give", fields.join("&"))) { "Grant calls like this one" } } }
 }
 
-fn forms(context: &Context<'_>, hold: &Value, args: &Value) -> Result<Markup, Problem> {
+fn forms(
+    context: &Context<'_>,
+    hold: &Value,
+    args: &Value,
+    is_of_client: bool,
+) -> Result<Markup, Problem> {
     if let Some(missing) = key::missing(context) {
         return Ok(missing);
     }
@@ -115,6 +160,18 @@ fn forms(context: &Context<'_>, hold: &Value, args: &Value) -> Result<Markup, Pr
         input type="hidden" name="shown" value=(shown);
         (key::fields(context))
     };
+    if text(hold, "/question") == "did_it_run" {
+        return Ok(html! {
+            section #decide {
+                form.card.stack method="post" action=(format!("{address}/approve")) {
+                    label { "How you know" textarea name="reason" rows="2" required maxlength="20000" {} }
+                    (effects())
+                    (common)
+                    div.row { button.primary type="submit" { "Record it" } }
+                }
+            }
+        });
+    }
     Ok(html! {
         section #decide {
             p.faint { "You decide as " strong { (context.visitor.name) } ", about exactly what is shown here: " code.wrap { (shown) } }
@@ -122,9 +179,11 @@ fn forms(context: &Context<'_>, hold: &Value, args: &Value) -> Result<Markup, Pr
                 form.card.stack method="post" action=(format!("{address}/approve")) {
                     label { "Why it may run" textarea name="reason" rows="2" required maxlength="20000" {} }
                     details { summary { "Edit the call before you approve it" }
-                        label { "Arguments" textarea.code name="arguments" rows="8" maxlength="200000" placeholder=(pretty(args)) {} } }
+                        label { "Arguments" textarea.code name="arguments" rows="8" maxlength="200000" { (pretty(args)) } }
+                        input type="hidden" name="asked" value=(args.to_string()); }
                     (common)
-                    div.row { button.good type="submit" { "Approve: it runs now" } }
+                    @if is_of_client { p.faint { "The agent makes this call itself: it is let through once, when the agent tries it again." } }
+                    div.row { button.good type="submit" { @if is_of_client { "Approve" } @else { "Approve: it runs now" } } }
                 }
                 form.card.stack method="post" action=(format!("{address}/deny")) {
                     label { "Why not" textarea name="reason" rows="2" required maxlength="20000" {} }

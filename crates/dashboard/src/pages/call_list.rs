@@ -24,7 +24,7 @@ fn show(context: &Context<'_>) -> Result<Answer, Problem> {
     });
     let decisions =
         DECISIONS.map(|one| (decision_name(one), decision_word(&decision_name(one)).to_owned()));
-    let has_project = context.dashboard.projects.len() > 1;
+    let has_project = context.projects.len() > 1;
     let columns = Columns { has_origin: true, has_project };
     let body = html! {
         h1 { "Calls" }
@@ -34,6 +34,9 @@ fn show(context: &Context<'_>) -> Result<Answer, Problem> {
             (choice(context, "State", "state", &states))
             @if let Some(rule) = context.field("rule") {
                 label { "Rule" input type="text" name="rule" value=(rule); }
+            }
+            @if let Some(run) = context.field("run") {
+                label { "Run" input type="text" name="run" value=(run); }
             }
             (project_choice(context, true))
             button type="submit" { "Show" }
@@ -50,7 +53,7 @@ fn show(context: &Context<'_>) -> Result<Answer, Problem> {
                 }
             } @else { (table(context, &found.items, columns)) }
             @if let Some(next) = found.next {
-                (older(context, "/calls", &next.to_string(), &["tool", "decision", "state", "rule", "project"], "Older calls"))
+                (older(context, "/calls", &next.to_string(), &["tool", "decision", "state", "rule", "run", "project"], "Older calls"))
             }
         }
     };
@@ -83,7 +86,7 @@ fn row(context: &Context<'_>, call: &CallRow, columns: Columns) -> Markup {
                 a href=(call_address(&call.project, &call.call)) {
                     @if call.tool.is_empty() { (call.call) } @else { (call.tool) }
                 }
-                @if !call.summary.is_empty() { div { code.wrap { (call.summary) } } }
+                @if !call.summary.is_empty() { div { code.wrap { (call.summary) } @if call.edited { span.faint { " approved with other arguments" } } } }
             }
             td {
                 (decision_badge(call))

@@ -8,8 +8,10 @@ use super::diff;
 use super::layout::{Page, encode, run_address};
 use crate::access::Role;
 use crate::act;
-use crate::dashboard::Context;
+use crate::dashboard::{Context, now};
+use crate::model::RunDetail;
 use crate::problem::Problem;
+use crate::read;
 
 /// The address of the run's page.
 fn address(context: &Context<'_>) -> Result<String, Problem> {
@@ -169,21 +171,41 @@ pub(super) fn preview(context: &Context<'_>) -> Result<Answer, Problem> {
     context.require(Role::Operator)?;
     let plan = act::preview_rollback(context)?;
     let name = context.field("checkpoint").unwrap_or_default();
-    let changed: Vec<&str> =
-        items(&plan, "changed_by_people").iter().filter_map(Value::as_str).collect();
-    let phases: Vec<&str> =
-        items(&plan, "archived_phases").iter().filter_map(Value::as_str).collect();
+    let names =
+        |list: &str| -> Vec<&str> { items(&plan, list).iter().filter_map(Value::as_str).collect() };
+    let (run, is_live) = read::run(context.project()?.as_ref(), context.part("run")?)?;
+    let detail = RunDetail::of(context.project()?.id(), &run, is_live, now());
+    let newest = detail.span.map(|(_, newest)| newest);
+    let (changed, phases) = (names("changed_by_people"), names("archived_phases"));
     let body = html! {
         (crumbs(context, "roll back")?)
         h1 { "Roll back to " (name) }
         section.card {
             h2 { "What it would do" }
+            @if !text(&plan, "ended").is_empty() {
+                p { "The run has ended (" (text(&plan, "ended")) "). The rollback opens it again, and it waits until somebody lets it go on." }
+            }
+            @if !text(&plan, "commit").is_empty() {
+                p { "Its commit " code { (text(&plan, "commit")) } " stays in its branch." }
+            }
             @if phases.is_empty() { p { "No phase is done again." } }
             @else { p { "These phases are put aside and done again: " strong { (phases.join(", ")) } } }
             @if items(&plan, "files").is_empty() { p { "No file changes." } }
             (files(items(&plan, "files")))
+            @if let Some(newest) = newest.filter(|newest| newest != name) {
+                p { a href=(format!("{}/compare?from={}&to={}", address(context)?, encode(&newest), encode(name))) { "Compare with the newest checkpoint" } }
+            }
             @if !changed.is_empty() {
                 p { strong { "Changed by people since: " } (changed.join(", ")) ". They are saved first." }
+                @if let Some(phase) = plan.get("unfinished_phase").and_then(Value::as_str) {
+                    p { "Phase " strong { (phase) } " is not done: what it changed cannot be told from what people changed." }
+                }
+            }
+            @for path in names("left_alone") {
+                p { code { (path) } " is not the run’s and stays as it is." }
+            }
+            @for path in names("nested") {
+                p { code { (path) } " is a repository of its own: its files, and changes in it, stay as they are." }
             }
         }
         form.card.stack method="post" action=(format!("{}/rollback", address(context)?)) {

@@ -109,21 +109,92 @@ fn lines(text: &str) -> Vec<Line<'_>> {
     lines
 }
 
-/// Shows a diff.
-pub(super) fn show(text: &str) -> Markup {
+/// The lines of the files that are shown unfolded.
+const OPEN_LINES_MAX: usize = 1_000;
+
+/// The part of a diff about one file.
+struct FileDiff<'l, 'a> {
+    lines: &'l [Line<'a>],
+    name: String,
+    added: usize,
+    removed: usize,
+}
+
+/// The files of a diff, in their order.
+fn files<'l, 'a>(lines: &'l [Line<'a>]) -> Vec<FileDiff<'l, 'a>> {
+    let starts = |line: &Line<'_>| line.kind == Kind::File;
+    let mut files = Vec::new();
+    let mut rest = lines;
+    while !rest.is_empty() {
+        let next = rest.iter().skip(1).position(starts).map_or(rest.len(), |at| at + 1);
+        let (lines, after) = rest.split_at_checked(next).unwrap_or((rest, &[]));
+        rest = after;
+        let count = |kind| lines.iter().filter(|line| line.kind == kind).count();
+        let (added, removed) = (count(Kind::Added), count(Kind::Removed));
+        files.push(FileDiff { name: name_of(lines), added, removed, lines });
+    }
+    files
+}
+
+/// The name of the file that lines are about, as git says it.
+fn name_of(lines: &[Line<'_>]) -> String {
+    let said = |start: &str| {
+        let mut meta = lines.iter().filter(|line| line.kind == Kind::Meta);
+        meta.find_map(|line| line.text.strip_prefix(start))
+    };
+    let first = lines.first().map(|line| line.text).unwrap_or_default();
+    let name = said("rename to ").or_else(|| said("+++ b/")).or_else(|| said("--- a/"));
+    // A file without lines, such as a binary one, is named at its beginning only, twice.
+    let twice = first.strip_prefix("diff --git a/").and_then(|both| {
+        let half = both.get(..both.len().saturating_sub(3) / 2)?;
+        (both.get(half.len()..) == Some(&*format!(" b/{half}"))).then_some(half)
+    });
+    name.or(twice).unwrap_or(first).to_owned()
+}
+
+/// Shows a diff, file by file. The name keeps the addresses of its files apart from those of other diffs.
+pub(super) fn show(text: &str, name: &str) -> Markup {
+    let lines = lines(text);
+    let files = files(&lines);
+    let mut shown = 0;
+    let opens: Vec<bool> = files
+        .iter()
+        .map(|file| {
+            shown += file.lines.len();
+            shown <= OPEN_LINES_MAX
+        })
+        .collect();
+    let counts = |file: &FileDiff<'_, '_>| {
+        html! { span.added { "+" (file.added) } " " span.removed { "−" (file.removed) } }
+    };
     html! {
-        div.scroll.diff tabindex="0" role="group" aria-label="Diff" {
-            @for Line { kind, text, place } in lines(text) {
-                @match place {
-                    Some((file, number)) => {
-                        @let removed = if kind == Kind::Removed { " (removed)" } else { "" };
-                        div class=(kind.class()) data-at=(format!("{file}:{number}{removed}")) {
-                            span.no { (number) } span.text { (text) }
-                        }
-                    }
-                    None => div class=(kind.class()) { (text) },
+        @if files.len() > 1 {
+            ul.files { @for (number, file) in files.iter().enumerate() {
+                li { a href=(format!("#{name}-{number}")) { (file.name) } " " (counts(file)) }
+            } }
+        }
+        @for ((number, file), is_open) in files.iter().enumerate().zip(opens) {
+            details.file #(format!("{name}-{number}")) open[is_open || files.len() == 1] {
+                summary { code { (file.name) } " " (counts(file)) }
+                div.scroll.diff tabindex="0" role="group" aria-label=(format!("Diff of {}", file.name)) {
+                    @for line in file.lines { (shown_line(line)) }
                 }
             }
+        }
+    }
+}
+
+fn shown_line(line: &Line<'_>) -> Markup {
+    let Line { kind, text, place } = line;
+    html! {
+        @match place {
+            Some((file, number)) => {
+                @let removed = if *kind == Kind::Removed { " (removed)" } else { "" };
+                div class=(kind.class()) data-at=(format!("{file}:{number}{removed}")) {
+                    span.no { (number) } span.text { (text) }
+                }
+            }
+            None => div class=(kind.class()) { (text) },
         }
     }
 }
@@ -195,7 +266,7 @@ mod tests {
         let places: Vec<_> = lines(PATCH).into_iter().filter_map(|line| line.place).collect();
         let x = "src/x.rs";
         assert_eq!(places, [(x, 10), (x, 11), (x, 11), (x, 12), ("y", 1)]);
-        let shown = show(PATCH).into_string();
+        let shown = show(PATCH, "diff").into_string();
         assert!(shown.contains("data-at=\"src/x.rs:11 (removed)\""), "{shown}");
         assert!(!shown.contains("<b>"));
     }
@@ -212,6 +283,39 @@ mod tests {
             .map(|(file, _)| file.to_owned())
             .collect();
         assert_eq!(files, ["z", "z", "z"]);
+    }
+
+    #[test]
+    fn each_file_has_its_name_and_its_counts() {
+        let binary =
+            "diff --git a/a b/c.png b/a b/c.png\nnew file mode 100644\nBinary files differ\n";
+        let gone = "diff --git a/g b/g\n--- a/g\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n";
+        let text = format!("{PATCH}{binary}{gone}");
+        let lines = lines(&text);
+        let found: Vec<_> = files(&lines)
+            .iter()
+            .map(|file| (file.name.clone(), file.added, file.removed))
+            .collect();
+        let expected = [("src/x.rs", 1, 1), ("y", 1, 0), ("a b/c.png", 0, 0), ("g", 0, 1)];
+        assert_eq!(found, expected.map(|(name, added, removed)| (name.to_owned(), added, removed)));
+        assert_eq!(files(&lines).iter().map(|file| file.lines.len()).sum::<usize>(), lines.len());
+        let shown = show(&text, "diff").into_string();
+        assert!(shown.contains("href=\"#diff-2\"") && shown.contains("id=\"diff-2\""), "{shown}");
+    }
+
+    #[test]
+    fn long_diffs_are_folded() {
+        let file = |name: &str| {
+            let lines = "+x\n".repeat(600);
+            format!(
+                "diff --git a/{name} b/{name}\n--- /dev/null\n+++ b/{name}\n@@ -0,0 +1,600 @@\n{lines}"
+            )
+        };
+        let shown = show(&format!("{}{}", file("a"), file("b")), "diff").into_string();
+        assert_eq!(shown.matches("<details").count(), 2);
+        assert_eq!(shown.matches(" open>").count(), 1, "the second is folded");
+        // One file alone is what somebody came for.
+        assert!(show(&file("a"), "diff").into_string().contains(" open>"));
     }
 
     #[test]

@@ -63,8 +63,11 @@ fn list(context: &Context<'_>) -> Result<Answer, Problem> {
 fn chain(trace: &TraceItem, is_intact: bool) -> Markup {
     html! {
         section #chain data-part class=(if is_intact { "card good" } else { "card bad" }) {
-            p { strong { @if is_intact { "The entries on this page are intact" } @else { "The entries on this page are not intact" } }
-                ": each has its digest and follows the one before." }
+            @if is_intact {
+                p { strong { "The entries on this page are intact" } ": each has its digest and follows the one before." }
+            } @else {
+                p { strong { "The entries on this page are not intact" } ": not every one has its digest and follows the one before. " a href="/journal" { "Verify the journal" } " to see which." }
+            }
             p.faint { (trace.entries) " entries; the newest has the digest " code.wrap { (trace.head) } }
         }
     }

@@ -65,10 +65,10 @@ fn show(context: &Context<'_>) -> Result<Answer, Problem> {
         all,
         Paging::of(context)?,
     )?;
-    let several = context.dashboard.projects.len() > 1;
+    let several = context.projects.len() > 1;
     let body = html! {
         h1 { "Grants" }
-        p { "Calls that the policy would ask about, and that match a grant, run without a question. No grant outranks a denial." }
+        p { "Calls that the policy would ask about, and that match a grant, run without a question. No grant outranks a denial, and a call that waits already is still decided by itself." }
         form.filters method="get" action="/grants" {
             (project_choice(context, true))
             label.check { input type="checkbox" name="all" value="yes" checked[all]; "also those that have ended" }
@@ -92,7 +92,7 @@ fn show(context: &Context<'_>) -> Result<Answer, Problem> {
         @if context.visitor.role >= Role::Approver {
             h2 #give { "Give a grant" }
             @if let Some(missing) = key::missing(context) { (missing) } @else {
-                @for project in &context.dashboard.projects { (giving(context, project.id(), project.name(), several)) }
+                @for project in context.projects { (giving(context, project.id(), project.name(), several)) }
             }
         }
     };

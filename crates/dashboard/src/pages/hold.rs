@@ -2,20 +2,26 @@
 
 use maud::{Markup, html};
 use serde_json::Value;
+use windlass_kernel::is_same_name;
 
 use super::Answer;
 use super::call::grant_link;
 use super::diff;
+use super::examined::examined;
 use super::key;
-use super::layout::{Page, badge, hold_address, run_address, time};
+use super::layout::{Page, badge, button, hold_address, run_address, time};
 use super::run::bar;
 use crate::access::{Role, Scope};
 use crate::act;
 use crate::dashboard::{Context, now};
 use crate::looks::Seen;
-use crate::model::{RunDetail, RunState};
+use crate::model::{HoldItem, RunDetail, RunItem, RunState};
 use crate::problem::Problem;
 use crate::read;
+use crate::timeline::{self, Timeline};
+
+/// The most files that a warning names.
+const NAMED_MAX: usize = 20;
 
 pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
     let (project, name) = (context.project()?, context.part("run")?);
@@ -41,6 +47,7 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
         };
         return Ok(Answer::Page(page.render()));
     };
+    let timeline = timeline::read(project.as_ref(), name)?;
     let (seen, since) = look(context, &format!("{}/{}", item.project, item.run))?;
     // What is decided on is what the command shows: it names its digest.
     let shown = seen.get("shown").and_then(Value::as_str).unwrap_or(&hold.shown);
@@ -50,12 +57,15 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
         div.row {
             (badge(item.state))
             span.faint title=(hold.trigger) { (hold.why) ", in " (hold.phase) }
-            span.faint { "since " (time(Some(hold.since))) }
+            span.faint { "asked " (time(Some(hold.since))) }
             @if hold.expires_at.is_some() { span.faint { "expires " (time(hold.expires_at)) } }
         }
-        p { strong { "Task: " } (item.task) }
+        p { a.button href="#decide" { "To the decision" } }
+        p { strong { "Task: " } (item.task) span.faint { " started " (time(item.started_at)) " by " (detail.by) } }
         @if !hold.reviewers.is_empty() { p { strong { "Asked: " } (hold.reviewers.join(", ")) } }
         (votes(&seen, hold.approvals_needed))
+        (done(&detail))
+        (decided(&timeline, hold))
         (used(&detail))
         (checklist(&seen))
         (call(&seen))
@@ -66,22 +76,51 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
             }
         }
         (evidence(&seen))
+        (changed_since(&seen))
         (news(&seen, since.as_ref()))
         (changes(&seen))
         @if item.state == RunState::OnHold && context.visitor.role >= Role::Approver {
             (forms(context, &detail, &seen, shown))
-        } @else {
-            p.card { "Your role is " (context.visitor.role.as_str()) ", so you can look, but not decide." }
-        }
+        } @else { (no_forms(context, item)) }
+    };
+    let body = html! {
+        p #moved .banner role="status" hidden { "Something has happened in this run since this page was loaded. " a href=(hold_address(&item.project, &item.run)) { "Load it again" } " before you decide." }
+        (body)
     };
     let page = Page {
         title: &hold.question,
         at: "inbox",
         visitor: Some(context.visitor),
-        is_live: false,
+        is_live: true,
         body,
     };
     Ok(Answer::Page(page.render()))
+}
+
+/// Why nothing can be decided, and what can be done instead.
+fn no_forms(context: &Context<'_>, item: &RunItem) -> Markup {
+    let goes_on = format!("{}/resume", run_address(&item.project, &item.run));
+    let operates = context.visitor.role >= Role::Operator && context.visitor.scope == Scope::All;
+    html! {
+        div #decide .card {
+            @match item.state {
+                RunState::Answered => {
+                    p { "This has been answered. The run has not gone on yet." }
+                    @if operates { (button(&goes_on, "Let the run go on", "primary")) }
+                }
+                RunState::Expired => p { "The time to answer is over: the run ends as soon as somebody looks at it with a command, or lets it go on." },
+                RunState::OnHold
+                | RunState::Running
+                | RunState::Interrupted
+                | RunState::Open
+                | RunState::Passed
+                | RunState::Failed
+                | RunState::Damaged => {
+                    p { "Your role is " (context.visitor.role.as_str()) ", so you can look, but not decide." }
+                }
+            }
+        }
+    }
 }
 
 fn votes(seen: &Value, needed: u32) -> Markup {
@@ -97,8 +136,47 @@ fn votes(seen: &Value, needed: u32) -> Markup {
                 ul { @for vote in votes {
                     li { strong { (text(vote, "by")) } " " (text(vote, "decision")) ": " (text(vote, "reason"))
                         span.faint { " " (text(vote, "at")) }
-                        @if let Some(to) = vote.pointer("/send_back/to").and_then(Value::as_str) { " back to " code { (to) } } }
+                        @if let Some(to) = vote.pointer("/send_back/to").and_then(Value::as_str) { " back to " code { (to) } }
+                        @for condition in strings(vote.get("conditions")) { div { "if " (condition) } }
+                        @for finding in strings(vote.pointer("/send_back/findings")) { div { (finding) } } }
                 } }
+            }
+        }
+    }
+}
+
+/// The phases that have begun, each with what came of it.
+fn done(detail: &RunDetail) -> Markup {
+    let begun: Vec<_> = detail.phases.iter().filter(|phase| phase.attempt > 0).collect();
+    html! {
+        @if !begun.is_empty() {
+            section #done {
+                h2 { "Done so far" }
+                dl.facts { @for phase in begun {
+                    dt { (phase.id) }
+                    dd {
+                        @match &phase.verdict { Some(verdict) => strong { (verdict) }, None => strong { (phase.status) } }
+                        @if let Some(text) = phase.failure.as_ref().or(phase.summary.as_ref()) { " " span.plain { (text) } }
+                        span.faint { " " (phase.doer) @if phase.attempt > 1 { ", attempt " (phase.attempt) } }
+                    }
+                } }
+            }
+        }
+    }
+}
+
+/// What people decided about earlier holds of the run.
+fn decided(timeline: &Timeline, hold: &HoldItem) -> Markup {
+    let before: Vec<_> = timeline.decisions.iter().filter(|one| one.at < hold.since).collect();
+    html! {
+        @if !before.is_empty() {
+            section #decided {
+                h2 { "Decided before" }
+                ul { @for one in before { li {
+                    strong { (one.by) } " " (one.decision) @if let Some(to) = &one.to { " to " code { (to) } } ": " (one.reason)
+                    span.faint { " " (one.phase) ", " (time(Some(one.at))) }
+                    @if !one.texts.is_empty() { ul { @for text in &one.texts { li { (text) } } } }
+                } } }
             }
         }
     }
@@ -116,8 +194,7 @@ fn used(detail: &RunDetail) -> Markup {
 }
 
 fn checklist(seen: &Value) -> Markup {
-    let items = seen.pointer("/held/checklist").and_then(Value::as_array);
-    let items: Vec<&str> = items.into_iter().flatten().filter_map(Value::as_str).collect();
+    let items: Vec<&str> = strings(seen.pointer("/held/checklist")).collect();
     html! {
         @if !items.is_empty() {
             section { h2 { "To check" } ul { @for item in items { li { (item) } } } }
@@ -137,12 +214,16 @@ fn call(seen: &Value) -> Markup {
                 @if !text("agent").is_empty() { dt { "agent" } dd { (text("agent")) } }
             }
             pre { (pretty(call.get("args").unwrap_or(&Value::Null))) }
+            (examined(call))
         }
     }
 }
 
 fn evidence(seen: &Value) -> Markup {
-    let evidence = seen.pointer("/held/evidence").filter(|evidence| !evidence.is_null());
+    // That of a call repeats what is shown of it.
+    let has_call = seen.get("call").is_some_and(|call| !call.is_null());
+    let evidence = seen.pointer("/held/evidence");
+    let evidence = evidence.filter(|evidence| !evidence.is_null() && !has_call);
     html! {
         @if let Some(evidence) = evidence {
             section #evidence { h2 { "Evidence" } (facts(evidence)) }
@@ -170,6 +251,25 @@ fn look(context: &Context<'_>, run: &str) -> Result<(Value, Option<Seen>), Probl
     Ok((compared(since.as_ref())?, since))
 }
 
+/// The files that somebody has changed after the run stopped.
+fn changed_since(seen: &Value) -> Markup {
+    let names: Vec<&str> = strings(seen.get("changed_since")).collect();
+    html! {
+        @if !names.is_empty() {
+            section #changed .card.warn {
+                h2 { "Not as the run left it" }
+                @if seen.get("must_be_unchanged") == Some(&Value::Bool(true)) {
+                    p { "Somebody has changed these files since the run stopped. Your decision is about the work without those changes, and the run goes on only when the files are as it left them, or after a rollback." }
+                } @else {
+                    p { "Somebody has changed these files since the run stopped. The run goes on with them as they are when it does." }
+                }
+                ul { @for name in names.iter().take(NAMED_MAX) { li { code { (name) } } } }
+                @if names.len() > NAMED_MAX { p.faint { "and " (names.len() - NAMED_MAX) " more" } }
+            }
+        }
+    }
+}
+
 /// What changed since the visitor's last look.
 fn news(seen: &Value, since: Option<&Seen>) -> Markup {
     let text = seen.get("since").and_then(Value::as_str);
@@ -177,7 +277,7 @@ fn news(seen: &Value, since: Option<&Seen>) -> Markup {
         @if let (Some(text), Some(since)) = (text, since) {
             section #since {
                 h2 { "Since your last look, " (time(Some(since.at))) }
-                @if text.is_empty() { p.faint { "The files are as they were." } } @else { (diff::show(text)) }
+                @if text.is_empty() { p.faint { "The files are as they were." } } @else { (diff::show(text, "news")) }
             }
         }
     }
@@ -185,15 +285,32 @@ fn news(seen: &Value, since: Option<&Seen>) -> Markup {
 
 fn changes(seen: &Value) -> Markup {
     let text = seen.get("diff").and_then(Value::as_str).filter(|text| !text.is_empty());
+    let change = seen.pointer("/held/change");
+    let files = strings(change.and_then(|change| change.get("files"))).count();
+    let lines = change.and_then(|change| change.get("lines")).and_then(Value::as_u64);
     html! {
+        @if text.is_none() && files > 0 { p.card.warn { "The diff of the work cannot be made here." } }
         @if let Some(text) = text {
             section #diff {
                 h2 { "The work so far" }
-                p.faint.scripted hidden { "Choose the number of a line to comment on it; the comment goes to the agent if you send the run back." }
-                (diff::show(text))
+                @if let Some(lines) = lines.filter(|_| files > 0) {
+                    p { (count(lines, "line")) " in " (count(u64::try_from(files).unwrap_or(u64::MAX), "file")) " changed" }
+                }
+                p.faint.scripted hidden { "Choose the number of a line to comment on it, with the mouse or with the arrow keys and Enter; the comment goes to the agent if you send the run back." }
+                (diff::show(text, "file"))
             }
         }
     }
+}
+
+/// A number of things, in words.
+fn count(number: u64, thing: &str) -> String {
+    format!("{number} {thing}{}", if number == 1 { "" } else { "s" })
+}
+
+/// The texts of a list.
+fn strings(list: Option<&Value>) -> impl Iterator<Item = &str> {
+    list.and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
 }
 
 /// The fields of an object that say something, each with its name.
@@ -224,6 +341,23 @@ fn pretty(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap_or_default()
 }
 
+/// The choice of what became of a call that was interrupted. Nothing is chosen before somebody has looked.
+pub(super) fn effects() -> Markup {
+    let choices = [
+        ("ran", "It ran: your word is recorded as its result"),
+        ("not_run", "It did not run: it is made now"),
+        ("failed", "It failed, or nobody knows: it is closed as failed"),
+    ];
+    html! {
+        fieldset {
+            legend { "What became of the call that was interrupted?" }
+            @for (value, words) in choices {
+                label.check { input type="radio" name="effect" value=(value) required; (words) }
+            }
+        }
+    }
+}
+
 fn forms(context: &Context<'_>, detail: &RunDetail, seen: &Value, shown: &str) -> Markup {
     if let Some(missing) = key::missing(context) {
         return missing;
@@ -232,11 +366,14 @@ fn forms(context: &Context<'_>, detail: &RunDetail, seen: &Value, shown: &str) -
     let arguments = seen.pointer("/call/args").filter(|args| !args.is_null());
     let asks = seen.pointer("/call/tool").and_then(Value::as_str) == Some("ask/person")
         || detail.item.hold.as_ref().is_some_and(|hold| hold.trigger == "PERSON_REQUESTED");
-    let targets = seen.get("redo_targets").and_then(Value::as_array);
-    let targets: Vec<&str> = targets.into_iter().flatten().filter_map(Value::as_str).collect();
+    let targets: Vec<&str> = strings(seen.get("redo_targets")).collect();
     let usual = seen.get("redo_default").and_then(Value::as_str);
     // Only the approval of a reviewer has conditions.
     let trigger = detail.item.hold.as_ref().map(|hold| hold.trigger.as_str());
+    let is_excluded = detail.item.hold.as_ref().is_some_and(|hold| {
+        hold.excluded.as_ref().is_some_and(|one| is_same_name(one, &context.visitor.name))
+    });
+    let is_uncertain = seen.pointer("/call/interrupted") == Some(&Value::Bool(true));
     let takes_conditions = trigger == Some("CONSENSUS_REQUESTED");
     let operates = context.visitor.role >= Role::Operator && context.visitor.scope == Scope::All;
     let common = html! {
@@ -248,10 +385,17 @@ fn forms(context: &Context<'_>, detail: &RunDetail, seen: &Value, shown: &str) -
             label.check { input type="checkbox" name="resume" value="yes" checked; "then let the run go on" }
         }
     };
+    // Which of the two it is, the loop says.
+    let ends = html! {
+        @if operates {
+            label.check { input type="checkbox" name="resume" value="yes" checked; "then let the run end, or do what its loop says" }
+        } @else { p.faint { "The run ends, unless its loop says what follows." } }
+    };
     html! {
         section #decide {
             h2 { "Decide" }
             p.faint { "You decide as " strong { (context.visitor.name) } ", about exactly what is shown here: " code.wrap { (shown) } }
+            @if is_excluded { p.card.warn { "You started this run, so your approval does not count: somebody else must approve. You can reject." } }
             div.columns {
                 @if asks {
                     form.card.stack method="post" action=(format!("{address}/answer")) {
@@ -265,10 +409,12 @@ fn forms(context: &Context<'_>, detail: &RunDetail, seen: &Value, shown: &str) -
                     @if takes_conditions {
                         label { "Conditions, one a line" textarea name="conditions" rows="2" maxlength="20000" {} }
                     }
-                    @if let Some(arguments) = arguments {
+                    @if let Some(arguments) = arguments.filter(|_| !is_uncertain) {
                         details { summary { "Edit the call before you approve it" }
-                            label { "Arguments" textarea.code name="arguments" rows="8" maxlength="200000" placeholder=(pretty(arguments)) {} } }
+                            label { "Arguments" textarea.code name="arguments" rows="8" maxlength="200000" { (pretty(arguments)) } }
+                            input type="hidden" name="asked" value=(arguments.to_string()); }
                     }
+                    @if is_uncertain { (effects()) }
                     (common) (goes_on)
                     div.row { button.good type="submit" { "Approve" } }
                 }
@@ -288,8 +434,7 @@ fn forms(context: &Context<'_>, detail: &RunDetail, seen: &Value, shown: &str) -
                 }
                 form.card.stack method="post" action=(format!("{address}/reject")) {
                     label { "Why you reject, and what to do instead" textarea name="reason" rows="2" required maxlength="20000" {} }
-                    (common) (goes_on)
-                    p.faint { "The run ends, unless its loop says what follows." }
+                    (common) (ends)
                     div.row { button.bad type="submit" { "Reject" } }
                 }
             }

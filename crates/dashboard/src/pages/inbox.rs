@@ -1,33 +1,46 @@
 //! The inbox: all that waits for a person.
 
 use maud::{Markup, html};
-use serde_json::Value;
 
 use super::Answer;
 use super::call::call_address;
-use super::layout::{Page, badge, hold_address, time};
-use super::parts::unusable;
+use super::layout::{Page, badge, button, encode, hold_address, run_address, time};
+use super::parts::{project_name, unusable};
 use crate::access::Role;
+use crate::api::cursor;
+use crate::call_list::CallRow;
 use crate::calls;
 use crate::dashboard::{Context, now};
 use crate::keys::Key;
 use crate::model::{RunItem, RunState};
 use crate::problem::Problem;
-use crate::read::{self, PAGE_MAX};
+use crate::read;
+
+/// The most holds of one page.
+const HOLDS: usize = 100;
 
 pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
     context.require_all()?;
     let projects = context.usable();
-    let waiting = read::waiting(&projects, now(), PAGE_MAX)?;
+    let page = read::waiting(&projects, now(), cursor(context)?, HOLDS)?;
+    let waiting = page.holds;
     let calls = calls::all_waiting(&projects)?;
-    let several = context.dashboard.projects.len() > 1;
     let open = waiting.iter().filter(|item| item.state == RunState::OnHold).count();
     let decides = context.visitor.role >= Role::Approver && context.key() != Key::Missing;
     let chooses = open > 1 && decides;
+    let waits = waiting.len() + calls.len();
+    let title = if waits > 0 { format!("Inbox ({waits})") } else { "Inbox".to_owned() };
     let body = html! {
         h1 { "Inbox" }
         (unusable(context))
+        @if chooses {
+            div.row {
+                a.button href="#several" { "Decide several at once" }
+                label.check.scripted hidden { input type="checkbox" data-all="several"; "choose all" }
+            }
+        }
         section #inbox data-part aria-live="polite" {
+            @if waits > 1 { p.faint { (waits) @if page.next.is_some() { " of the oldest runs" } " wait" } }
             @if waiting.is_empty() && calls.is_empty() {
                 div.empty {
                     p { "Nothing waits for you." }
@@ -35,18 +48,23 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
                 }
             }
             ul.cards {
-                @for item in &waiting { (card(item, several, chooses)) }
-                @for (project, call) in &calls { (call_card(project, call, several)) }
+                @for item in &waiting { (card(context, item, chooses)) }
+                @for call in &calls { (call_card(context, call)) }
             }
         }
+        @if let Some(next) = &page.next { p { a.button href=(format!("/?cursor={}", encode(next))) { "Newer runs" } } }
         @if chooses { (super::several::form(context)) }
     };
     let page =
-        Page { title: "Inbox", at: "inbox", visitor: Some(context.visitor), is_live: true, body };
+        Page { title: &title, at: "inbox", visitor: Some(context.visitor), is_live: true, body };
     Ok(Answer::Page(page.render()))
 }
 
-fn card(item: &RunItem, several: bool, chooses: bool) -> Markup {
+fn card(context: &Context<'_>, item: &RunItem, chooses: bool) -> Markup {
+    let operates = context.visitor.role >= Role::Operator;
+    let several = context.projects.len() > 1;
+    let goes_on = format!("{}/resume", run_address(&item.project, &item.run));
+    let is_answered = item.state == RunState::Answered;
     let address = hold_address(&item.project, &item.run);
     html! {
         li.card {
@@ -57,7 +75,7 @@ fn card(item: &RunItem, several: bool, chooses: bool) -> Markup {
                 (badge(item.state))
                 @if let Some(hold) = &item.hold {
                     span.faint title=(hold.trigger) { (hold.why) ", in " (hold.phase) }
-                    span.faint { "since " (time(Some(hold.since))) }
+                    span.faint { "asked " (time(Some(hold.since))) }
                     @if hold.expires_at.is_some() { span.faint { "expires " (time(hold.expires_at)) } }
                     @if hold.approvals_needed > 1 {
                         span.faint { (hold.approvals) " of " (hold.approvals_needed) " approvals" }
@@ -68,26 +86,38 @@ fn card(item: &RunItem, several: bool, chooses: bool) -> Markup {
             h2 { a href=(address) { (item.hold.as_ref().map_or("Damaged record", |hold| hold.question.as_str())) } }
             p { (item.task) }
             div.row {
-                a.button.primary href=(address) { "Look and decide" }
+                @if is_answered && operates { (button(&goes_on, "Let the run go on", "primary")) }
+                @if is_answered { a.button href=(address) { "Look" } } @else { (look(context, &address)) }
                 code.faint { (item.run) }
-                @if several { span.faint { (item.project) } }
+                @if several { span.faint { (project_name(context, &item.project)) } }
             }
         }
     }
 }
 
+/// The way to what waits.
+fn look(context: &Context<'_>, address: &str) -> Markup {
+    let decides = context.visitor.role >= Role::Approver;
+    html! { a.button.primary href=(address) { @if decides { "Look and decide" } @else { "Look" } } }
+}
+
 /// A call that waits, of a session or of a client of the MCP server.
-fn call_card(project: &str, call: &Value, several: bool) -> Markup {
-    let text = |name: &str| call.get(name).and_then(Value::as_str).unwrap_or_default();
-    let address = call_address(project, text("trace_id"));
+fn call_card(context: &Context<'_>, call: &CallRow) -> Markup {
+    let several = context.projects.len() > 1;
+    let address = call_address(&call.project, &call.call);
     html! {
         li.card {
-            div.row { span.badge.state-on_hold { "waits for you" } span.faint { "a call of its own" } }
-            h2 { a href=(address) { "May " code { (text("tool")) } " run?" } }
             div.row {
-                a.button.primary href=(address) { "Look and decide" }
-                code.faint { (text("trace_id")) }
-                @if several { span.faint { (project) } }
+                span.badge.state-on_hold { "waits for you" }
+                span.faint { "a call" @if let Some(run) = &call.run { " of " code { (run) } } @if let Some(agent) = &call.agent { " by " (agent) } }
+                span.faint { "asked " (time(call.requested_at)) }
+            }
+            h2 { a href=(address) { "May " code { (call.tool) } " run?" } }
+            p { code.wrap { (call.summary) } }
+            div.row {
+                (look(context, &address))
+                code.faint { (call.call) }
+                @if several { span.faint { (project_name(context, &call.project)) } }
             }
         }
     }

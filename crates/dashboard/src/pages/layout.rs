@@ -118,8 +118,21 @@ fn menu(href: &str, name: &str, is_here: bool) -> Markup {
     html! { a href=(href) aria-current=[is_here.then_some("page")] { (name) } }
 }
 
+/// What the page of a problem shows of the request that failed.
+#[derive(Default)]
+pub(super) struct Refused<'a> {
+    /// Where to go from here.
+    pub back: Option<String>,
+    /// What was typed in, with its names, so that it is not lost.
+    pub written: Vec<(&'a str, &'a str)>,
+}
+
 /// The page of a problem.
-pub(super) fn problem(problem: &Problem, visitor: Option<&Visitor>) -> String {
+pub(super) fn problem(
+    problem: &Problem,
+    visitor: Option<&Visitor>,
+    refused: &Refused<'_>,
+) -> String {
     let title = problem.status.canonical_reason().unwrap_or("Error");
     let body = html! {
         h1 { (title) }
@@ -128,6 +141,13 @@ pub(super) fn problem(problem: &Problem, visitor: Option<&Visitor>) -> String {
             @if let Some(hint) = &problem.hint { p { strong { "What to do: " } (hint) } }
             p.faint { code { (problem.code) } " · " code { "windlass explain " (problem.code) } " tells more" }
         }
+        @if !refused.written.is_empty() {
+            section.card {
+                h2 { "What you had written" }
+                dl.facts { @for (name, text) in &refused.written { dt { (name) } dd { span.plain { (text) } } } }
+            }
+        }
+        @if let Some(back) = &refused.back { p { a.button href=(back) { "Back" } } }
     };
     Page { title, at: "", visitor, is_live: false, body }.render()
 }

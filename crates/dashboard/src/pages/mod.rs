@@ -8,6 +8,7 @@ mod checkpoints;
 mod diff;
 mod enter;
 mod entries;
+mod examined;
 mod grants;
 mod graph;
 mod health;
@@ -26,14 +27,17 @@ mod spend;
 mod transcript;
 mod waterfall;
 
+use axum::http::StatusCode;
 use serde_json::Value;
 
 use crate::access::{Role, Visitor};
-use crate::act::{self, Decision, NewRun, Rollback, SendBack, Way, Why};
+use crate::act::{self, Decision, EffectAnswer, NewRun, Rollback, SendBack, Way, Why};
 use crate::api::Method;
 use crate::calls;
 use crate::dashboard::{Context, LinkUse};
 use crate::problem::Problem;
+use crate::read;
+use layout::Refused;
 
 pub(crate) use enter::{enter, leave};
 
@@ -119,6 +123,7 @@ const PAGES: &[PageRoute] = &[
             task: field("task").unwrap_or_default(),
             loop_id: field("loop"),
             worktree: field("worktree").is_some(),
+            once: field("once"),
         };
         act::start(context, &new)?;
         Ok(Answer::GoTo("/runs".to_owned()))
@@ -161,11 +166,12 @@ const PAGES: &[PageRoute] = &[
         Ok(to_run(context))
     }),
     form("/runs/{project}/{run}/stop", Role::Operator, |context| {
-        act::stop(context, false)?;
+        let reason = context.field("reason").unwrap_or_default().to_owned();
+        act::stop(context, &Why { reason })?;
         Ok(to_run(context))
     }),
     form("/runs/{project}/{run}/clear-stop", Role::Operator, |context| {
-        act::stop(context, true)?;
+        act::clear_stop(context)?;
         Ok(to_run(context))
     }),
     form("/runs/{project}/{run}/cancel", Role::Operator, |context| {
@@ -193,15 +199,23 @@ pub(crate) const ASSETS: &[(&str, &str, &[u8])] = &[
 ];
 
 /// The decision that a form has.
-fn decision(context: &Context<'_>) -> Decision {
+fn decision(context: &Context<'_>) -> Result<Decision, Problem> {
     let field = |name: &str| context.field(name).map(str::to_owned);
-    Decision {
+    Ok(Decision {
+        effect: context.field("effect").map(EffectAnswer::named).transpose()?,
         shown: field("shown").unwrap_or_default(),
         reason: field("reason").unwrap_or_default(),
         conditions: lines(context.field("conditions")),
-        arguments: field("arguments"),
+        arguments: field("arguments")
+            .filter(|edited| !is_same_json(edited, context.field("asked"))),
         passphrase: field("passphrase"),
-    }
+    })
+}
+
+/// Whether the arguments of a call are those that it was asked with.
+fn is_same_json(edited: &str, asked: Option<&str>) -> bool {
+    let read = |text: &str| serde_json::from_str::<Value>(text).ok();
+    asked.and_then(read).is_some_and(|asked| read(edited) == Some(asked))
 }
 
 /// The lines of a field that are not empty.
@@ -211,7 +225,7 @@ fn lines(text: Option<&str>) -> Vec<String> {
 }
 
 fn decide(context: &Context<'_>, way: Way) -> Result<Answer, Problem> {
-    let decided = act::decide(context, way, decision(context))?;
+    let decided = act::decide(context, way, decision(context)?)?;
     resume_if_wanted(context, &decided)?;
     Ok(after_decision(context))
 }
@@ -223,14 +237,22 @@ fn resume_if_wanted(context: &Context<'_>, decided: &Value) -> Result<(), Proble
     // A rejection may end the run, and some decisions need more people.
     let is_over = decided.get("outcome").is_some_and(|outcome| !outcome.is_null());
     let is_resolved = decided.pointer("/hold/resolution").is_some_and(|word| !word.is_null());
-    if resumes && is_resolved && !is_over {
-        act::resume(context)?;
+    if !resumes || !is_resolved || is_over {
+        return Ok(());
     }
-    Ok(())
+    let Err(problem) = act::resume(context) else { return Ok(()) };
+    // Somebody else may have let it go on, such as `serve --work`.
+    let (run, is_live) = read::run(context.project()?.as_ref(), context.part("run")?)?;
+    if is_live || run.hold.is_none() || run.ended.is_some() {
+        return Ok(());
+    }
+    let message =
+        format!("your decision is recorded, but the run does not go on: {}", problem.message);
+    Err(Problem { message, ..problem })
 }
 
 fn decide_call(context: &Context<'_>, way: Way) -> Result<Answer, Problem> {
-    calls::decide(context, way, decision(context))?;
+    calls::decide(context, way, decision(context)?)?;
     Ok(Answer::GoTo(call::call_address(context.part("project")?, context.part("call")?)))
 }
 
@@ -253,5 +275,29 @@ fn address(kind: &str, context: &Context<'_>) -> String {
 
 /// The page of a problem.
 pub(crate) fn problem(problem: &Problem, visitor: Option<&Visitor>) -> String {
-    layout::problem(problem, visitor)
+    layout::problem(problem, visitor, &Refused::default())
 }
+
+/// The page of a problem with a request for a page: it leads back, and keeps what was typed in.
+pub(crate) fn refused(problem: &Problem, page: &PageRoute, context: &Context<'_>) -> String {
+    let is_form = page.method == Method::Post;
+    let part = |name: &str| context.part(name).ok();
+    let back = match (part("run"), part("call")) {
+        (Some(_), _) if page.path.starts_with("/holds/") => Some(address("holds", context)),
+        (Some(_), _) => Some(address("runs", context)),
+        (None, Some(call)) => Some(call::call_address(part("project").unwrap_or_default(), call)),
+        (None, None) => is_form.then(|| "/".to_owned()),
+    };
+    // Such as a run that does not exist: its own page leads nowhere.
+    let is_itself = page.path.split('/').filter(|part| !part.is_empty()).count() == 3 && !is_form;
+    let texts = TYPED.iter().filter_map(|name| Some((*name, context.field(name)?)));
+    let written = texts.filter(|(_, text)| is_form && !text.trim().is_empty()).collect();
+    // What is damaged is shown entry by entry.
+    let entries = (page.path == "/runs/{project}/{run}" && problem.status == StatusCode::CONFLICT)
+        .then(|| format!("{}/entries", address("runs", context)));
+    let refused = Refused { back: entries.or(back.filter(|_| !is_itself)), written };
+    layout::problem(problem, Some(context.visitor), &refused)
+}
+
+/// The fields into which people write.
+const TYPED: [&str; 5] = ["task", "reason", "findings", "conditions", "arguments"];

@@ -34,11 +34,11 @@ pub(super) fn unusable(context: &Context<'_>) -> Markup {
 pub(super) fn project_choice(context: &Context<'_>, all: bool) -> Markup {
     let chosen = context.field("project");
     html! {
-        @if context.dashboard.projects.len() > 1 {
+        @if context.projects.len() > 1 {
             label { "Project"
                 select name="project" {
                     @if all { option value="" { "all" } }
-                    @for project in &context.dashboard.projects {
+                    @for project in context.projects {
                         option value=(project.id()) selected[chosen == Some(project.id())] { (project.name()) }
                     }
                 }
@@ -86,8 +86,11 @@ pub(super) fn older(
 
 /// The name of a project for people.
 pub(super) fn project_name<'a>(context: &'a Context<'_>, id: &'a str) -> &'a str {
-    let found = context.dashboard.projects.iter().find(|project| project.id() == id);
-    found.map_or(id, |project| project.name())
+    let projects = context.projects;
+    let name = projects.iter().find(|project| project.id() == id).map(|project| project.name());
+    // Where two have one name, the ids tell them apart.
+    let same = projects.iter().filter(|project| Some(project.name()) == name).count();
+    name.filter(|_| same == 1).unwrap_or(id)
 }
 
 /// A document over several lines.

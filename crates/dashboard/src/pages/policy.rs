@@ -27,7 +27,7 @@ fn show(context: &Context<'_>) -> Result<Answer, Problem> {
     let policy = policy::look(context, project)?;
     let body = html! {
         h1 { "Policy" }
-        @if context.dashboard.projects.len() > 1 {
+        @if context.projects.len() > 1 {
             form.filters method="get" action="/policy" { (project_choice(context, false)) button type="submit" { "Show" } }
         }
         (question(context, project.id(), ""))

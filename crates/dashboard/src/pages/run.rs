@@ -25,7 +25,11 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
     // Nothing works on a run that was interrupted.
     let until = if item.state == RunState::Interrupted { run.last_at } else { None };
     let until = until.unwrap_or_else(now);
-    let held = item.hold.as_ref().map(|hold| hold.phase.as_str());
+    let stopped = project.stopped(&item.run)?;
+    let waits = item.hold.as_ref().filter(|_| item.state != RunState::Answered);
+    let held = waits.map(|hold| hold.phase.as_str());
+    let address = run_address(&item.project, &item.run);
+    let operates = context.visitor.role >= Role::Operator;
     let title = if item.task.is_empty() { item.run.as_str() } else { item.task.as_str() };
     let body = html! {
         p.crumbs { a href="/runs" { "Runs" } " / " code { (item.run) } }
@@ -37,10 +41,19 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
                 span.faint { "started " (time(item.started_at)) " by " (detail.by) }
                 @if item.ended_at.is_some() { span.faint { "ended " (time(item.ended_at)) } }
             }
-            @if let Some(hold) = &item.hold {
+            @if item.state == RunState::Answered {
+                div.card {
+                    h2 { "Answered" }
+                    p { "The run has not gone on yet." }
+                    div.row {
+                        @if operates { (button(&format!("{address}/resume"), "Let the run go on", "primary")) }
+                        a.button href=(hold_address(&item.project, &item.run)) { "Show what was asked" }
+                    }
+                }
+            } @else if let Some(hold) = &item.hold {
                 div.card.warn {
                     h2 { (hold.question) }
-                    p.faint title=(hold.trigger) { (hold.why) ", in " (hold.phase) ", since " (time(Some(hold.since))) }
+                    p.faint title=(hold.trigger) { (hold.why) ", in " (hold.phase) ", asked " (time(Some(hold.since))) }
                     a.button.primary href=(hold_address(&item.project, &item.run)) { "Look and decide" }
                 }
             }
@@ -48,7 +61,11 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
                 p { strong { (item.reason.as_deref().unwrap_or_default()) }
                     @if let Some(text) = detail.detail.as_deref().filter(|text| !text.is_empty()) { ": " (text) } }
             }
+            @if let Some(stop) = stopped.as_ref().filter(|_| !detail.has_ended()) {
+                div.card.warn { p { strong { (stop.by) } " has stopped " @if stop.all { "everything here" } @else { "this run" } ": " (stop.reason) } }
+            }
             @if let Some(commit) = &detail.commit { p { "Commit " code { (commit) } } }
+            (left_over(&detail))
         }
         section #graph data-part { (draw(&detail.phases, held)) }
         section #timeline data-part { h2 { "Working and waiting" } (waterfall::show(&timeline, until)) }
@@ -59,6 +76,7 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
                 tbody { @for phase in &detail.phases { (row(&item.project, phase)) } }
             } }
         }
+        (decisions(&timeline))
         (invocations(item, &timeline))
         section #used data-part {
             h2 { "Used" }
@@ -77,15 +95,23 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
         section #record data-part {
             h2 { "Record" }
             div.row {
-                a.button href=(format!("{}/checkpoints", run_address(&item.project, &item.run))) { "Checkpoints" }
-                a.button href=(format!("{}/entries", run_address(&item.project, &item.run))) { "Entries" }
+                a.button href=(format!("{address}/checkpoints")) { "Checkpoints" }
+                a.button href=(format!("{address}/entries")) { "Entries" }
+                @if let Some((from, to)) = &detail.span {
+                    a.button href=(format!("{address}/compare?from={}&to={}", encode(from), encode(to))) { "What it changed" }
+                }
+                a.button href=(format!("/calls?project={}&run={}", encode(&item.project), encode(&item.run))) { "All calls" }
+            }
+            @if !detail.changed_files.is_empty() {
+                details { summary { "Changed files: " (detail.changed_files.len()) }
+                    ul { @for file in &detail.changed_files { li { code { (file) } } } } }
             }
             p { (item.entries) " entries, verified as read; the newest has the digest " code.wrap { (detail.head) } }
             @if !detail.facts.is_empty() {
                 dl.facts { @for (name, value) in &detail.facts { dt { (name) } dd { (value) } } }
             }
         }
-        (actions(context, &detail))
+        (actions(context, &detail, stopped.is_some()))
     };
     let page = Page {
         title,
@@ -110,7 +136,7 @@ fn row(project: &str, phase: &PhaseItem) -> Markup {
                 @if phase.attempt > 1 { div.faint { "attempt " (phase.attempt) } }
             }
             td data-label="By" { (phase.doer) }
-            td.number data-label="Time" { @if let Some(ms) = phase.duration_ms { (words(ms)) } @else { (time(phase.started_at)) } }
+            td.number data-label="Time" { @if let Some(ms) = phase.duration_ms { (words(ms)) } @else if phase.started_at.is_some() { "began " (time(phase.started_at)) } }
             td {
                 @if let Some(verdict) = &phase.verdict { strong { (verdict) } " " }
                 (result)
@@ -122,6 +148,45 @@ fn row(project: &str, phase: &PhaseItem) -> Markup {
                         } }
                     }
                 }
+            }
+        }
+    }
+}
+
+/// Where the work of an ended run is, and what to do with it.
+fn left_over(detail: &RunDetail) -> Markup {
+    let run = &detail.item.run;
+    let has_changes = !detail.changed_files.is_empty();
+    html! {
+        @if detail.has_ended() && detail.item.client.is_none() {
+            @if let Some(folder) = &detail.worktree {
+                p { "Its work tree was " code.wrap { (folder) } ". " code { "windlass close " (run) " --merge" } " merges its branch and removes the folder, " code { "windlass close " (run) } " only removes it." }
+            } @else if has_changes && detail.item.state == RunState::Failed {
+                p { "What it changed stays in the project until somebody puts it back: " code { "windlass close " (run) " --restore" } }
+            }
+        }
+    }
+}
+
+/// What people have decided, in the order in which they did.
+fn decisions(timeline: &Timeline) -> Markup {
+    html! {
+        section #decisions data-part {
+            @if !timeline.decisions.is_empty() {
+                h2 { "Decisions" }
+                div.scroll tabindex="0" role="group" aria-label="Table" { table.stacks {
+                    thead { tr { th { "Who" } th { "What" } th { "Phase" } th { "When" } th { "Why" } } }
+                    tbody { @for one in &timeline.decisions { tr {
+                        td { strong { (one.by) } }
+                        td data-label="What" { (one.decision) @if let Some(to) = &one.to { " to " code { (to) } } @if one.edited { ", with other arguments" } }
+                        td data-label="Phase" { (one.phase) }
+                        td data-label="When" { (time(Some(one.at))) }
+                        td data-label="Why" {
+                            (one.reason)
+                            @if !one.texts.is_empty() { ul { @for text in &one.texts { li { (text) } } } }
+                        }
+                    } } }
+                } }
             }
         }
     }
@@ -148,8 +213,9 @@ fn invocations(item: &RunItem, timeline: &Timeline) -> Markup {
                         td data-label="Result" {
                             (one.result.as_deref().unwrap_or("goes on"))
                             @if !one.note.is_empty() { ": " (one.note) }
-                            @if one.runner != "command" {
-                                div { a href=(format!("{address}/transcripts/{}", encode(&one.phase))) { "What was said" } }
+                            @if one.transcript.is_some() || (one.result.is_none() && one.runner != "command") {
+                                @let of = format!("{}.{}.{}", one.phase, one.attempt, one.agent);
+                                div { a href=(format!("{address}/transcripts/{}?of={}", encode(&one.phase), encode(&of))) { "What was said" } }
                             }
                         }
                     } } }
@@ -186,21 +252,28 @@ pub(super) fn bar(budget: &BudgetItem) -> Markup {
     }
 }
 
-fn actions(context: &Context<'_>, detail: &RunDetail) -> Markup {
+fn actions(context: &Context<'_>, detail: &RunDetail, is_stopped: bool) -> Markup {
     let address = run_address(&detail.item.project, &detail.item.run);
     let is_session = detail.item.client.is_some();
     if context.visitor.role < Role::Operator || detail.has_ended() || is_session {
         return html! {};
     }
-    let resumes = matches!(detail.item.state, RunState::Answered | RunState::Interrupted);
+    let resumes = detail.item.state == RunState::Interrupted;
     html! {
         section #actions data-part {
             h2 { "Actions" }
             div.row {
                 @if resumes { (button(&format!("{address}/resume"), "Go on", "primary")) }
-                @if detail.item.state == RunState::Running { (button(&format!("{address}/stop"), "Pause", "")) }
-                (button(&format!("{address}/clear-stop"), "Lift a pause", "quiet"))
+                @if is_stopped { (button(&format!("{address}/clear-stop"), "Lift the stop", "")) }
             }
+            @if !is_stopped { details {
+                summary { "Stop this run" }
+                form.stack method="post" action=(format!("{address}/stop")) {
+                    p.faint { "A run at work ends before its next step and cannot go on; one that waits is paused until the stop is lifted." }
+                    label { "Why" input type="text" name="reason" required maxlength="2000"; }
+                    div.row { button.bad type="submit" { "Stop" } }
+                }
+            } }
             details {
                 summary { "Give this run up" }
                 form.stack method="post" action=(format!("{address}/cancel")) {

@@ -3,15 +3,17 @@
 use std::collections::BTreeMap;
 
 use maud::{Markup, html};
+use serde_json::Value;
 
 use super::Answer;
 use super::layout::{Page, badge, encode, run_address, time};
-use super::parts::{dollars, unusable};
-use crate::access::Role;
+use super::parts::{dollars, project_name, unusable};
+use crate::access::{Role, Secret};
 use crate::api::wanted;
 use crate::dashboard::{Context, now};
 use crate::model::RunState;
 use crate::problem::Problem;
+use crate::project::{Command, Project};
 use crate::read::{self, Wanted};
 use crate::spend::Amount;
 
@@ -31,9 +33,8 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
     context.require_all()?;
     let wanted = wanted(context)?;
     let page = read::list(&context.usable(), &wanted, now())?;
-    let several = context.dashboard.projects.len() > 1;
+    let several = context.projects.len() > 1;
     let used: BTreeMap<&str, BTreeMap<String, Amount>> = context
-        .dashboard
         .projects
         .iter()
         .filter(|project| page.runs.iter().any(|item| item.project == project.id()))
@@ -77,7 +78,7 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
                                     td data-label="Loop" { (item.client.as_deref().unwrap_or(&item.loop_id)) }
                                     td.number data-label="Spent" { (spent(&item.project, &item.run)) }
                                     td data-label="Started" { (time(item.started_at)) }
-                                    @if several { td { (item.project) } }
+                                    @if several { td data-label="Project" { (project_name(context, &item.project)) } }
                                 }
                             }
                         }
@@ -110,7 +111,7 @@ fn filters(context: &Context<'_>, wanted: &Wanted, several: bool) -> Markup {
                 label { "Project"
                     select name="project" {
                         option value="" { "all" }
-                        @for project in &context.dashboard.projects {
+                        @for project in context.projects {
                             option value=(project.id()) selected[wanted.project.as_deref() == Some(project.id())] {
                                 (project.name())
                             }
@@ -135,18 +136,39 @@ fn older(wanted: &Wanted, next: &str) -> Markup {
     html! { p { a.button href=(address) { "Older runs" } } }
 }
 
+/// The loops of a project.
+fn loop_choice(project: &dyn Project) -> Markup {
+    // A project whose loops cannot be listed says why when a run is started.
+    let listed = project.command(Command::new(["loop", "list"])).unwrap_or_default();
+    let loops = listed.as_array().map(Vec::as_slice).unwrap_or_default();
+    let text = |one: &Value, name: &str| -> String {
+        one.get(name).and_then(Value::as_str).unwrap_or_default().to_owned()
+    };
+    html! {
+        label { "Loop"
+            select name="loop" {
+                option value="" { "the one that the project’s settings name" }
+                @for one in loops.iter().filter(|one| text(one, "type") == "loop") {
+                    option value=(text(one, "id")) { (text(one, "id")) ": " (text(one, "title")) }
+                }
+            }
+        }
+    }
+}
+
 /// The form that starts a run.
 pub(super) fn new(context: &Context<'_>) -> Result<Answer, Problem> {
     context.require(Role::Operator)?;
     context.require_all()?;
     let body = html! {
         h1 { "New run" }
-        @for project in &context.dashboard.projects {
+        @for project in context.projects {
             form.card.stack method="post" action=(format!("/new/{}", encode(project.id()))) {
                 h2 { (project.name()) }
                 label { "Task" textarea name="task" rows="4" required maxlength="20000" {} }
-                label { "Loop" input type="text" name="loop" placeholder="the default loop" maxlength="100"; }
+                (loop_choice(project.as_ref()))
                 label.check { input type="checkbox" name="worktree" value="yes"; "in a work tree of its own" }
+                @if let Ok(once) = Secret::new() { input type="hidden" name="once" value=(once.text()); }
                 div.row { button.primary type="submit" { "Start" } }
             }
         }

@@ -45,7 +45,7 @@ fn word(state: RunState) -> &'static str {
 
 fn show(context: &Context<'_>) -> Result<Answer, Problem> {
     let found = sessions::list(context)?;
-    let several = context.dashboard.projects.len() > 1;
+    let several = context.projects.len() > 1;
     let states = STATES.map(|state| (state.as_str().to_owned(), word(state).to_owned()));
     let body = html! {
         h1 { "Sessions" }

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use super::Answer;
 use super::layout::{Page, hold_address};
+use crate::access::Role;
 use crate::act::{self, Decision, Way};
 use crate::dashboard::Context;
 use crate::problem::Problem;
@@ -21,7 +22,9 @@ pub(super) fn form(context: &Context<'_>) -> Markup {
             h2 { "Decide about all that you chose" }
             label { "Why" input type="text" name="reason" required maxlength="4000"; }
             (super::key::fields(context))
-            label.check { input type="checkbox" name="resume" value="yes" checked; "then let the runs go on" }
+            @if context.visitor.role >= Role::Operator {
+                label.check { input type="checkbox" name="resume" value="yes" checked; "then let the runs go on" }
+            }
             div.row {
                 button.good type="submit" name="way" value="approve" { "Approve all of them" }
                 button.bad type="submit" name="way" value="reject" { "Reject all of them" }
@@ -66,12 +69,13 @@ pub(super) fn decide(context: &Context<'_>) -> Result<Answer, Problem> {
         let resumed = decided.into_iter().map(|(project, run, decided)| {
             let go_on = move || {
                 let path = path_of(project, run);
-                decided.and_then(|decided| super::resume_if_wanted(&at(context, &path), &decided))
+                decided.map(|decided| super::resume_if_wanted(&at(context, &path), &decided).err())
             };
             (project, run, scope.spawn(go_on))
         });
         let resumed: Vec<_> = resumed.collect();
-        let failed = |_| Err(Problem::new(windlass_kernel::Code::Internal, "it could not go on"));
+        let lost = || Problem::new(windlass_kernel::Code::Internal, "it could not go on");
+        let failed = |_| Ok(Some(lost()));
         let ended = resumed
             .into_iter()
             .map(|(project, run, thread)| (project, run, thread.join().unwrap_or_else(failed)));
@@ -81,10 +85,12 @@ pub(super) fn decide(context: &Context<'_>) -> Result<Answer, Problem> {
     let body = html! {
         h1 { (done) " of " (told.len()) " decided" }
         ul.cards { @for (project, run, result) in &told {
-            li.card.good[result.is_ok()].bad[result.is_err()] {
+            @let (is_good, is_bad) = (matches!(result, Ok(None)), result.is_err());
+            li.card.good[is_good].bad[is_bad].warn[!is_good && !is_bad] {
                 a href=(hold_address(project, run)) { code { (run) } }
                 @match result {
-                    Ok(()) => p { "decided" },
+                    Ok(None) => p { "decided" },
+                    Ok(Some(problem)) => p { (problem.message) " " code { (problem.code) } },
                     Err(problem) => p { (problem.message) " " code { (problem.code) } },
                 }
             }

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 use serde_json::Value;
 
 use super::Answer;
-use super::layout::{Page, run_address};
+use super::layout::{Page, encode, run_address};
 use crate::act;
 use crate::dashboard::Context;
 use crate::problem::Problem;
@@ -14,12 +14,19 @@ const LINES: usize = 500;
 
 pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
     let all = act::transcript(context)?;
-    let all = all.as_array().map(Vec::as_slice).unwrap_or_default();
+    // Those of one attempt and agent, or all of the phase.
+    let of = context.field("of").filter(|of| !of.is_empty());
+    let is_wanted = |line: &&Value| of.is_none_or(|of| text(line, "transcript") == of);
+    let all: Vec<&Value> =
+        all.as_array().map(Vec::as_slice).unwrap_or_default().iter().filter(is_wanted).collect();
     let phase = context.part("phase")?;
     let run = run_address(context.project()?.id(), context.part("run")?);
     let from = context.field("from").and_then(|from| from.parse::<usize>().ok()).unwrap_or(0);
-    let lines: Vec<&Value> = all.iter().skip(from).take(LINES).collect();
-    let here = |from: usize| format!("?from={from}");
+    let lines: Vec<&Value> = all.iter().copied().skip(from).take(LINES).collect();
+    let here = |from: usize| match of {
+        Some(of) => format!("?of={}&from={from}", encode(of)),
+        None => format!("?from={from}"),
+    };
     let mut parts: Vec<(&str, Vec<&Value>)> = Vec::new();
     for line in &lines {
         let name = text(line, "transcript");
@@ -32,6 +39,7 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
         p.crumbs {
             a href="/runs" { "Runs" } " / " a href=(run) { code { (context.part("run")?) } } " / "
             (phase)
+            @if of.is_some() { " / " a href="?" { "all attempts" } }
         }
         h1 { "What was said in " (phase) }
         @if lines.is_empty() {

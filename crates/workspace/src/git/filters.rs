@@ -47,6 +47,29 @@ type Attribute = (Vec<u8>, Vec<u8>, Vec<u8>);
 /// The definitions of the drivers: by name, then by setting.
 type Drivers = BTreeMap<Vec<u8>, BTreeMap<Vec<u8>, Definition>>;
 
+/// What an operation needs to know before git converts files.
+pub(super) struct Conversions {
+    /// The settings under which no driver runs but the allowed ones.
+    pub settings: Vec<(OsString, OsString)>,
+    /// The files of the work tree that are neither in the index nor ignored.
+    pub untracked: Vec<Vec<u8>>,
+    /// Whether the work tree has only a part of the files.
+    pub is_sparse: bool,
+}
+
+/// What the settings say about conversions.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Configured {
+    drivers: Drivers,
+    is_sparse: bool,
+}
+
+/// The paths that are looked up, each with a NUL at its end.
+struct Listed {
+    paths: Vec<Vec<u8>>,
+    untracked: Vec<Vec<u8>>,
+}
+
 /// A setting of a driver.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Definition {
@@ -75,11 +98,22 @@ impl Git {
         files: Files<'_>,
         on_filter: OnFilter,
     ) -> Result<Vec<(OsString, OsString)>, GitError> {
+        Ok(self.conversions(operation, files, on_filter)?.settings)
+    }
+
+    /// Like [`Self::filter_settings`], with what was learned on the way.
+    pub(super) fn conversions(
+        &self,
+        operation: &'static str,
+        files: Files<'_>,
+        on_filter: OnFilter,
+    ) -> Result<Conversions, GitError> {
         let allowed = self.allowed_filters(operation)?;
         let is_allowed = |name: &[u8]| allowed.iter().any(|known| known.as_bytes() == name);
-        let drivers = self.drivers(operation)?;
+        let Configured { drivers, is_sparse } = self.configured_conversions(operation)?;
+        let Listed { paths, untracked } = self.list(operation, files)?;
         let mut used: BTreeSet<Vec<u8>> = STATES.map(<[u8]>::to_vec).into();
-        for (path, attribute, value) in self.attributes(operation, files)? {
+        for (path, attribute, value) in self.attributes(operation, files, &paths)? {
             let refuse = |conversion: String| {
                 let path = path_of(&path);
                 Err(GitError::new(operation, GitCause::Filter { path, conversion }))
@@ -103,7 +137,8 @@ impl Git {
         }
         used.extend(drivers.keys().cloned());
         used.retain(|name| !(is_allowed(name) && drivers.get(name).is_some_and(is_the_users)));
-        Ok(used.iter().flat_map(|name| disabled(name)).collect())
+        let settings = used.iter().flat_map(|name| disabled(name)).collect();
+        Ok(Conversions { settings, untracked, is_sparse })
     }
 
     fn allowed_filters(&self, operation: &'static str) -> Result<Arc<BTreeSet<String>>, GitError> {
@@ -114,16 +149,40 @@ impl Git {
         Ok(Arc::new(Helper::current().map_err(fail)?.filters.clone()))
     }
 
-    /// Reads the drivers that the settings define.
-    fn drivers(&self, operation: &'static str) -> Result<Drivers, GitError> {
+    /// Reads the drivers that the settings define, and whether the work tree is sparse.
+    fn configured_conversions(&self, operation: &'static str) -> Result<Configured, GitError> {
         let listed = self
             .read(operation)
-            .args(["config", "-z", "--show-scope", "--get-regexp", "^filter\\."])
+            .args(["config", "-z", "--show-scope", "--get-regexp"])
+            .arg("^filter\\.|^core\\.sparsecheckout$")
             .run()?;
         if !matches!(listed.code, Some(0 | 1)) {
             return Err(listed.failure(operation, self.root()));
         }
-        parse_drivers(&listed.stdout).ok_or_else(|| GitError::unexpected(operation, &listed.stdout))
+        parse_settings(&listed.stdout)
+            .ok_or_else(|| GitError::unexpected(operation, &listed.stdout))
+    }
+
+    /// Lists the files that an operation converts.
+    fn list(&self, operation: &'static str, files: Files<'_>) -> Result<Listed, GitError> {
+        let list = self.read(operation).args(["ls-files", "-z", "-t", "--cached"]);
+        let list = match files {
+            Files::Worktree(_) => list.args(["--others", "--exclude-standard"]),
+            Files::Index(_) => list,
+        };
+        let bytes = with_index(list, files).reading_files().output()?;
+        let mut listed = Listed { paths: Vec::new(), untracked: Vec::new() };
+        for record in bytes.split_inclusive(|byte| *byte == 0) {
+            // A letter says whether git knows the file.
+            let Some((tag, path)) = split_once(record, b' ') else {
+                return Err(GitError::unexpected(operation, &bytes));
+            };
+            if tag == b"?" {
+                listed.untracked.push(path.strip_suffix(b"\0").unwrap_or(path).to_vec());
+            }
+            listed.paths.push(path.to_vec());
+        }
+        Ok(listed)
     }
 
     /// Reads path, name and value of the attributes that cause a conversion.
@@ -131,24 +190,17 @@ impl Git {
         &self,
         operation: &'static str,
         files: Files<'_>,
+        paths: &[Vec<u8>],
     ) -> Result<Vec<Attribute>, GitError> {
-        let (list, options, index): (_, &[&str], _) = match files {
-            Files::Worktree(index) => {
-                (vec!["--cached", "--others", "--exclude-standard"], &[], index)
-            }
-            Files::Index(index) => (vec!["--cached"], &["--cached"], Some(index)),
+        let options: &[&str] = match files {
+            Files::Worktree(_) => &[],
+            Files::Index(_) => &["--cached"],
         };
-        let run = |git: super::Invocation<'_>| match index {
-            Some(index) => git.env("GIT_INDEX_FILE", index).output(),
-            None => git.output(),
-        };
-        let listed = run(self.read(operation).args(["ls-files", "-z"]).args(list))?;
-        let paths: Vec<&[u8]> =
-            listed.split_inclusive(|byte| *byte == 0).filter(|path| !path.is_empty()).collect();
         let mut found = Vec::new();
         for some in paths.chunks(PATHS_MAX) {
             let git = self.read(operation).args(["check-attr", "-z", "--stdin"]).args(options);
-            let read = run(git.args(["filter", ENCODING]).stdin(some.concat()))?;
+            let git = git.args(["filter", ENCODING]).stdin(some.concat());
+            let read = with_index(git, files).output()?;
             let mut fields = read.strip_suffix(b"\0").unwrap_or(&read).split(|byte| *byte == 0);
             while let (Some(path), Some(name), Some(value)) =
                 (fields.next(), fields.next(), fields.next())
@@ -159,6 +211,14 @@ impl Git {
             }
         }
         Ok(found)
+    }
+}
+
+/// Lets git use the index that holds the files, if it is not the user's own.
+fn with_index<'a>(git: super::Invocation<'a>, files: Files<'_>) -> super::Invocation<'a> {
+    match files {
+        Files::Worktree(None) => git,
+        Files::Worktree(Some(index)) | Files::Index(index) => git.env("GIT_INDEX_FILE", index),
     }
 }
 
@@ -188,22 +248,28 @@ fn disabled(name: &[u8]) -> impl Iterator<Item = (OsString, OsString)> {
 }
 
 /// Reads `scope NUL name LF value NUL` records; `None` for anything that is not that.
-fn parse_drivers(bytes: &[u8]) -> Option<Drivers> {
-    let mut drivers = Drivers::new();
+fn parse_settings(bytes: &[u8]) -> Option<Configured> {
+    let mut found = Configured::default();
     if bytes.is_empty() {
-        return Some(drivers);
+        return Some(found);
     }
     let mut fields = bytes.strip_suffix(b"\0")?.split(|byte| *byte == 0);
     while let Some(scope) = fields.next() {
         let record = fields.next()?;
         let (name, value) = split_once(record, b'\n').unwrap_or((record, b"true"));
+        if name == b"core.sparsecheckout" {
+            // The last one counts. What git does not take for false is sparse here.
+            let value = value.to_ascii_lowercase();
+            found.is_sparse = !matches!(value.as_slice(), b"" | b"false" | b"no" | b"off" | b"0");
+            continue;
+        }
         let name = name.strip_prefix(b"filter.")?;
         let dot = name.iter().rposition(|byte| *byte == b'.')?;
         let (driver, setting) = (name.get(..dot)?, name.get(dot + 1..)?);
         if !COMMANDS.iter().any(|known| known.as_bytes() == setting) {
             continue;
         }
-        let settings = drivers.entry(driver.to_vec()).or_default();
+        let settings = found.drivers.entry(driver.to_vec()).or_default();
         let definition = settings.entry(setting.to_vec()).or_default();
         match scope {
             b"system" | b"global" => definition.user = Some(value.to_vec()),
@@ -211,7 +277,7 @@ fn parse_drivers(bytes: &[u8]) -> Option<Drivers> {
             _ => definition.repository = Some(value.to_vec()),
         }
     }
-    Some(drivers)
+    Some(found)
 }
 
 #[cfg(test)]
@@ -222,15 +288,29 @@ mod tests {
     fn definitions_are_read_with_their_origin() {
         let listed = b"global\0filter.lfs.clean\ngit-lfs clean\0local\0filter.lfs.clean\nevil\0\
             worktree\0filter.a.b.smudge\nx\0local\0filter.lfs.required\ntrue\0";
-        let drivers = parse_drivers(listed).unwrap();
+        let drivers = parse_settings(listed).unwrap().drivers;
         let clean = &drivers[&b"lfs"[..]][&b"clean"[..]];
         assert_eq!(clean.user.as_deref(), Some(&b"git-lfs clean"[..]));
         assert_eq!(clean.repository.as_deref(), Some(&b"evil"[..]));
         assert!(!is_the_users(&drivers[&b"lfs"[..]]));
         assert!(drivers.contains_key(&b"a.b"[..]) && drivers.len() == 2);
-        assert_eq!(parse_drivers(b""), Some(Drivers::new()));
+        assert_eq!(parse_settings(b""), Some(Configured::default()));
         for bad in [&b"global"[..], b"global\0", b"global\0core.x\n1\0", b"global\0filter.x\n1\0"] {
-            assert_eq!(parse_drivers(bad), None, "{:?}", String::from_utf8_lossy(bad));
+            assert_eq!(parse_settings(bad), None, "{:?}", String::from_utf8_lossy(bad));
         }
+    }
+
+    #[test]
+    fn only_what_git_takes_for_false_is_not_sparse() {
+        let sparse = |text: &str| parse_settings(text.as_bytes()).unwrap().is_sparse;
+        for value in ["\nfalse", "\nno", "\nOff", "\n0", "\n"] {
+            assert!(!sparse(&format!("local\0core.sparsecheckout{value}\0")), "{value:?}");
+        }
+        for value in ["", "\ntrue", "\nYES", "\non", "\n1", "\n2", "\nwhat"] {
+            assert!(sparse(&format!("local\0core.sparsecheckout{value}\0")), "{value:?}");
+        }
+        // The last one counts.
+        let two = "global\0core.sparsecheckout\ntrue\0local\0core.sparsecheckout\nfalse\0";
+        assert!(!sparse(two));
     }
 }

@@ -62,6 +62,9 @@ impl Git {
     /// # Errors
     /// [`GitError`].
     pub fn common_dir(&self) -> Result<PathBuf, GitError> {
+        if let Some(known) = self.common.get() {
+            return Ok(known.clone());
+        }
         let operation = "find the repository";
         let bytes = self
             .read(operation)

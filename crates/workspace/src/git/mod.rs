@@ -30,7 +30,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use self::signing::Signing;
 
@@ -50,7 +50,7 @@ pub use tree::{DiffStat, FileChange, LineChange};
 pub use worktree::{OnChanges, Worktree};
 
 /// A repository, by a folder in it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Git {
     root: PathBuf,
     /// The allowed filter drivers; `None` for those of the process.
@@ -59,13 +59,21 @@ pub struct Git {
     omitted: Arc<BTreeSet<Vec<u8>>>,
     /// How commits are signed, if they are.
     signing: Option<Arc<Signing>>,
+    /// The directory that all work trees share, once it is known.
+    common: Arc<OnceLock<PathBuf>>,
 }
 
 impl Git {
     /// Names the folder; git is not started yet.
     #[must_use]
     pub fn new(root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into(), filters: None, omitted: Arc::default(), signing: None }
+        Self {
+            root: root.into(),
+            filters: None,
+            omitted: Arc::default(),
+            signing: None,
+            common: Arc::default(),
+        }
     }
 
     /// Allows these filter drivers instead of those that [`configure_git`] has set.
@@ -85,7 +93,8 @@ impl Git {
 
     /// The same settings for another folder.
     fn at(&self, root: impl Into<PathBuf>) -> Self {
-        Self { root: root.into(), ..self.clone() }
+        // It may be in another repository.
+        Self { root: root.into(), common: Arc::default(), ..self.clone() }
     }
 
     /// The folder.

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use windlass_kernel::is_git_name;
 
 use super::error::GitCause;
-use super::filters::{Files, OnFilter};
+use super::filters::{Conversions, Files, OnFilter};
 use super::index_folder::IndexFolder;
 use super::private::PrivateDir;
 use super::{
@@ -59,13 +59,6 @@ impl Git {
         let operation = "write the work tree as a tree";
         let (top, head) = self.top_and_head(operation)?;
         let top = self.at(top);
-        let sparse = top
-            .read(operation)
-            .args(["config", "--type=bool", "--default=false", "--get", "core.sparseCheckout"])
-            .line()?;
-        if sparse != "false" {
-            return Err(GitError::new(operation, GitCause::Sparse));
-        }
         let folder = IndexFolder::new(operation)?;
         let index = folder.index();
         if let Some(head) = head {
@@ -84,40 +77,44 @@ impl Git {
     ) -> Result<(PathBuf, Option<CommitId>), GitError> {
         let output = self
             .read(operation)
-            .args(["rev-parse", "--show-toplevel", "--quiet", "--verify", "HEAD^{commit}"])
+            .args(["rev-parse", "--path-format=absolute", "--show-toplevel", "--git-common-dir"])
+            .args(["--quiet", "--verify", "HEAD^{commit}"])
             .run()?;
-        let unexpected = || GitError::unexpected(operation, &output.stdout);
-        let lines = output.stdout.strip_suffix(b"\n").unwrap_or_default();
-        let (top, head) = match output.code {
-            // A path may have line breaks, a commit has none.
-            Some(0) => {
-                let at = lines.iter().rposition(|byte| *byte == b'\n').ok_or_else(unexpected)?;
-                let (top, head) = output.stdout.split_at_checked(at).ok_or_else(unexpected)?;
-                (top, Some(id_of(operation, head.strip_prefix(b"\n").unwrap_or(head))?))
-            }
-            Some(1) => (lines, None),
+        let has_head = match output.code {
+            Some(0) => true,
+            Some(1) => false,
             Some(_) | None => return Err(output.failure(operation, self.root())),
         };
-        if !top.starts_with(b"/") {
-            return Err(unexpected());
+        let mut lines: Vec<&[u8]> = output.stdout.split(|byte| *byte == b'\n').collect();
+        let end = lines.pop();
+        let head = if has_head { lines.pop() } else { None };
+        match lines.as_slice() {
+            [top, common] if end == Some(&[][..]) && is_absolute(top) && is_absolute(common) => {
+                // It stays the same as long as the repository is where it is.
+                drop(self.common.set(path_of(common)));
+                let head = head.map(|line| id_of(operation, &[line, b"\n"].concat()));
+                Ok((path_of(top), head.transpose()?))
+            }
+            // A path may have line breaks: each is asked for alone.
+            _ => Ok((self.top_for(operation)?, self.commit_named(operation, "HEAD")?)),
         }
-        Ok((path_of(top), head))
     }
 
     /// Brings an index up to date with the work tree. `git add` would read the status of nested
     /// repositories, which runs programs that their settings name.
     fn update_index(&self, operation: &'static str, index: &Path) -> Result<(), GitError> {
         let files = Files::Worktree(Some(index));
-        let settings = self.filter_settings(operation, files, OnFilter::Refuse)?;
+        let Conversions { settings, untracked, is_sparse } =
+            self.conversions(operation, files, OnFilter::Refuse)?;
+        if is_sparse {
+            return Err(GitError::new(operation, GitCause::Sparse));
+        }
         let git = |access| {
             let git = Invocation::new(operation, self.root(), access);
             git.settings(&settings).env("GIT_INDEX_FILE", index).reading_files()
         };
         let changed = git(Access::Read)
             .args(["diff-files", "--raw", "-z", "--no-renames", "--ignore-submodules=dirty"])
-            .output()?;
-        let new = git(Access::Read)
-            .args(["ls-files", "--others", "-z", "--exclude-standard"])
             .output()?;
         let (mut removed, mut present) = (Vec::new(), Vec::new());
         let mut fields = changed.split(|byte| *byte == 0).filter(|field| !field.is_empty());
@@ -129,8 +126,8 @@ impl Git {
             list.extend_from_slice(path);
             list.push(0);
         }
-        let new = new.split(|byte| *byte == 0).filter(|path| !path.is_empty());
-        for path in new.filter(|path| !self.omitted.contains(*path)) {
+        for path in untracked.iter().filter(|path| !self.omitted.contains(*path)) {
+            let path = path.as_slice();
             // A nested repository has a slash at its end. Without a commit nothing of it would be recorded.
             let nested = path.strip_suffix(b"/");
             if let Some(nested) = nested
@@ -218,7 +215,8 @@ impl Git {
         read_numstat(&bytes).ok_or_else(|| GitError::unexpected(operation, &bytes))
     }
 
-    /// The changes of a tree against a base, as a patch for people. Files that are not text are only named.
+    /// The changes of a tree against a base, as a patch for people. Files that are not text are only named; one that
+    /// was renamed is shown as such.
     ///
     /// # Errors
     /// [`GitError`].
@@ -227,11 +225,15 @@ impl Git {
         let bytes = self
             .objects(operation, tree)?
             .git(operation, Access::Read)
-            .args(["diff-tree", "-r", "-p", "--no-color", "--no-renames", "--no-ext-diff"])
+            .args(["diff-tree", "-r", "-p", "--no-color", "--find-renames", "--no-ext-diff"])
             .args(["--no-textconv", "--ignore-submodules=none", base.as_str(), tree.as_str()])
             .output()?;
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
+}
+
+fn is_absolute(path: &[u8]) -> bool {
+    path.starts_with(b"/")
 }
 
 /// Reads `added TAB removed TAB path NUL` records; a binary file has `-` for both counts.

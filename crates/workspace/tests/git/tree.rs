@@ -39,6 +39,33 @@ fn the_tree_is_what_a_commit_of_everything_would_hold() {
 }
 
 #[test]
+fn line_breaks_in_the_path_of_a_repository_change_nothing() {
+    let repository = Repository::new();
+    repository.file("new", "1\n");
+    let tree = repository.ours().tree_of_worktree().unwrap();
+    let moved = repository.beside("a\n/b\n");
+    fs::create_dir_all(moved.parent().unwrap()).unwrap();
+    fs::rename(repository.path(), &moved).unwrap();
+    let git = windlass_workspace::Git::new(&moved);
+    assert_eq!(git.tree_of_worktree().unwrap(), tree);
+    assert_eq!(git.common_dir().unwrap(), moved.canonicalize().unwrap().join(".git"));
+    fs::rename(&moved, repository.path()).unwrap();
+}
+
+#[test]
+fn a_renamed_file_is_shown_as_such() {
+    let repository = Repository::new();
+    let base = head(&repository);
+    let git = repository.ours();
+    fs::rename(repository.path().join("a"), repository.path().join("b")).unwrap();
+    let tree = git.tree_of_worktree().unwrap();
+    let patch = git.patch_to(&base, &tree).unwrap();
+    assert!(patch.contains("rename from a\nrename to b\n"), "{patch}");
+    // It counts twice all the same.
+    assert_eq!(git.diff_to(&base, &tree).unwrap().files.len(), 2);
+}
+
+#[test]
 fn changes_are_counted_new_files_included() {
     let repository = Repository::new();
     repository.file("gone", "1\n2\n");
