@@ -13,9 +13,6 @@ use crate::problem::Problem;
 use crate::project::Command;
 use crate::read;
 
-/// The longest word that a request for something that is started once can have.
-const ONCE_BYTES_MAX: usize = 200;
-
 /// A person's decision about a hold.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -87,23 +84,6 @@ pub struct SendBack {
     pub passphrase: Option<String>,
 }
 
-/// A task to start.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct NewRun {
-    /// The task, in words.
-    pub task: String,
-    /// The loop.
-    #[serde(rename = "loop", default)]
-    pub loop_id: Option<String>,
-    /// Whether the run gets a work tree of its own.
-    #[serde(default)]
-    pub worktree: bool,
-    /// A word of your own for this request: a second one with the same word starts nothing, as long as the server runs.
-    #[serde(default)]
-    pub once: Option<String>,
-}
-
 /// Why something is done.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -164,30 +144,6 @@ pub fn decide(context: &Context<'_>, way: Way, decision: Decision) -> Result<Val
             .flag("failed", decision.effect == Some(EffectAnswer::Failed));
     }
     context.project()?.command(operand(command, run))
-}
-
-/// Starts a run.
-///
-/// # Errors
-/// The error of the command, if it ends at once.
-pub fn start(context: &Context<'_>, new: &NewRun) -> Result<(), Problem> {
-    context.require(Role::Operator)?;
-    context.require_all()?;
-    if new.task.trim().is_empty() {
-        return Err(Problem::new(Code::RequestInvalid, "there is no task"));
-    }
-    if new.once.as_ref().is_some_and(|word| word.len() > ONCE_BYTES_MAX) {
-        return Err(Problem::new(Code::RequestInvalid, "`once` is too long"));
-    }
-    // As JSON, since a sentence that looks like a path would be read as a file.
-    let task = serde_json::json!({ "task": new.task }).to_string();
-    let mut command = Command::new(["run"]).option("by", &context.visitor.name);
-    if let Some(name) = new.loop_id.as_deref().filter(|name| !name.is_empty()) {
-        command = command.option("loop", name);
-    }
-    command = command.flag("worktree", new.worktree);
-    let project = context.project()?;
-    context.dashboard.once.run(new.once.as_deref(), || project.start(operand(command, &task)))
 }
 
 /// Lets a run go on.

@@ -9,6 +9,7 @@ use crate::access::Role;
 use crate::dashboard::Context;
 use crate::problem::Problem;
 use crate::project::{Command, Project};
+use crate::start::{StartedRun, start_with};
 
 /// A task of the backlog.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -76,8 +77,8 @@ fn parse(items: Value) -> Result<Vec<BacklogItem>, Problem> {
 /// Starts a task.
 ///
 /// # Errors
-/// The error of the command, if it ends at once.
-pub fn start(context: &Context<'_>, task: &StartTask) -> Result<(), Problem> {
+/// The error of the command, if it ends before the run is recorded.
+pub fn start(context: &Context<'_>, task: &StartTask) -> Result<StartedRun, Problem> {
     context.require(Role::Operator)?;
     context.require_all()?;
     let mut command = Command::new(["backlog", "run"])
@@ -87,5 +88,5 @@ pub fn start(context: &Context<'_>, task: &StartTask) -> Result<(), Problem> {
     if let Some(name) = task.loop_id.as_deref().filter(|name| !name.is_empty()) {
         command = command.option("loop", name);
     }
-    context.project()?.start(command)
+    start_with(context, None, |id| command.option("trace-id", id))
 }

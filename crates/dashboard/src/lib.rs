@@ -29,6 +29,7 @@ mod respond;
 mod server;
 mod sessions;
 mod spend;
+mod start;
 mod timeline;
 
 pub use access::{Access, AccessError, Hosts, Person, Role, Scope, Secret};
@@ -42,3 +43,4 @@ pub use problem::Problem;
 pub use project::{Command, Project, StopItem};
 pub use server::Server;
 pub use spend::Ledger;
+pub use start::is_recorded;

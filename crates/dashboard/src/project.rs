@@ -6,7 +6,7 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
-use windlass_kernel::{Code, Digest};
+use windlass_kernel::{Code, Digest, TraceId};
 use windlass_store::Store;
 use zeroize::Zeroizing;
 
@@ -62,6 +62,16 @@ pub trait Project: Send + Sync {
     /// # Errors
     /// The error of the command, if it ended with one at once.
     fn start(&self, command: Command) -> Result<(), Problem>;
+
+    /// A new id for a trace.
+    fn new_trace_id(&self) -> TraceId;
+
+    /// Starts a command that records the first entry of this trace, and goes on when the server ends. Returns whether the
+    /// entry is recorded: one of a large repository may take longer than it is waited for.
+    ///
+    /// # Errors
+    /// The error of the command, if it ended with one at once.
+    fn start_trace(&self, trace: TraceId, command: Command) -> Result<bool, Problem>;
 }
 
 /// A stop that somebody asked for.

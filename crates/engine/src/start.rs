@@ -25,6 +25,8 @@ const SINGLE_TASK: &str = "single-task";
 /// The parameters of a new run.
 #[derive(Clone, Debug)]
 pub struct NewRun {
+    /// The id of its trace, if somebody has to know it before the run begins. It must be new.
+    pub trace_id: Option<TraceId>,
     /// The plan.
     pub plan: Plan,
     /// The digest of the loop file.
@@ -50,6 +52,7 @@ impl NewRun {
     #[must_use]
     pub fn new(plan: Plan, loop_digest: Digest, task: Value) -> Self {
         Self {
+            trace_id: None,
             plan,
             loop_digest,
             task,
@@ -146,7 +149,7 @@ impl Engine {
         self.require_pinned(&new, base.as_ref())?;
         let policy_hash = self.policy_hash(&new.plan)?;
         ready()?;
-        let trace_id = TraceId(self.recording.clock.new_id());
+        let trace_id = new.trace_id.unwrap_or_else(|| TraceId(self.recording.clock.new_id()));
         self.note_single_task(trace_id, &new)?;
         let run_id = RunName::of(trace_id).to_string();
         let NewSetup { commands, copy, timeout_seconds, ports } = new.setup;

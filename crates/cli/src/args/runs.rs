@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
+use windlass_kernel::TraceId;
 use windlass_kernel::run::MergeStrategy;
 
 use super::Decider;
@@ -50,6 +51,9 @@ pub struct RunTask {
     /// Your name, recorded with the run.
     #[arg(long, value_name = "NAME")]
     pub by: Option<String>,
+    /// The id of the run's trace, which must be new: for a server that tells which run it has started.
+    #[arg(long, value_name = "ID", hide = true, conflicts_with = "tasks")]
+    pub trace_id: Option<TraceId>,
 }
 
 /// Options of `resume`.
@@ -303,6 +307,9 @@ pub enum BacklogCommand {
         /// Your name, recorded with the run.
         #[arg(long, value_name = "NAME")]
         by: Option<String>,
+        /// The id of the run's trace, which must be new: for a server that tells which run it has started.
+        #[arg(long, value_name = "ID", hide = true)]
+        trace_id: Option<TraceId>,
     },
 }
 

@@ -12,7 +12,7 @@ use windlass_kernel::run::plan::RunOutcome;
 use windlass_kernel::{Code, Digest, Timestamp};
 
 use crate::args::BacklogCommand;
-use crate::commands::run::{LoopSelection, open, open_to_read, report, start};
+use crate::commands::run::{LoopSelection, Place, open, open_to_read, report, start};
 use crate::failure::{CommandResult, Failure};
 use crate::input;
 use crate::output::{Output, Style, sanitize};
@@ -43,7 +43,7 @@ pub fn run(project: &Project, command: &BacklogCommand, output: &Output) -> Comm
             tell_missing_context(&setup.root, item, output);
             Ok(0)
         }
-        BacklogCommand::Run { file, item, name, worktree, answers, by } => {
+        BacklogCommand::Run { file, item, name, worktree, answers, by, trace_id } => {
             let path = path(project, file.as_deref());
             let setup = open(project, by.as_deref(), output)?;
             let backlog = available_items(&setup, &path, output)?;
@@ -60,8 +60,9 @@ pub fn run(project: &Project, command: &BacklogCommand, output: &Output) -> Comm
             let origin = json!({ "file": path, "line": item.line, "digest": item.digest });
             let options = vec![(OPTION.to_owned(), origin)];
             let selection = LoopSelection { name, variant: None, with: &[] };
-            let run =
-                start(&setup, &selection, task, *worktree, answers.as_deref(), options, output)?;
+            let answers = answers.as_deref();
+            let place = Place { worktree: *worktree, trace_id: *trace_id };
+            let run = start(&setup, &selection, task, place, answers, options, output)?;
             report(&put_back(&setup, run, output), output)
         }
     }

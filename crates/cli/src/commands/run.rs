@@ -139,7 +139,8 @@ fn run_selected(
         more.push((AGENTS_OPTION.to_owned(), agents::parse_options(&options.agent)?));
     }
     let answers = options.answers.as_deref();
-    let run = start(setup, selection, task, worktree, answers, more, output)?;
+    let place = Place { worktree, trace_id: options.trace_id };
+    let run = start(setup, selection, task, place, answers, more, output)?;
     let run = if options.wait { wait(setup, run, output)? } else { run };
     Ok(put_back(setup, run, output))
 }
@@ -152,6 +153,15 @@ pub struct LoopSelection<'a> {
     pub variant: Option<&'a str>,
     /// Phases to include that are optional or excluded by the variant.
     pub with: &'a [String],
+}
+
+/// Where a run takes place.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Place {
+    /// Whether it has its own work tree.
+    pub worktree: bool,
+    /// The id of its trace, if it was chosen already.
+    pub trace_id: Option<TraceId>,
 }
 
 /// Builds the plan of a selection, with the rules of all levels; returns it with the loop file's digest.
@@ -174,7 +184,7 @@ pub fn start(
     setup: &RunSetup,
     selection: &LoopSelection<'_>,
     task: Value,
-    worktree: bool,
+    place: Place,
     answers: Option<&std::path::Path>,
     more: Vec<(String, Value)>,
     output: &Output,
@@ -186,7 +196,9 @@ pub fn start(
     let agents: Vec<String> = plan.agents().map(str::to_owned).collect();
     let chosen = if answers.is_some() { Value::Null } else { options.clone() };
     let new_setup = setup.config.worktree.new_setup();
-    let new = NewRun { worktree, setup: new_setup, options, ..NewRun::new(plan, digest, task) };
+    let Place { worktree, trace_id } = place;
+    let new =
+        NewRun { trace_id, worktree, setup: new_setup, options, ..NewRun::new(plan, digest, task) };
     let started = setup.engine.start_if(new, &mut || {
         if answers.is_some() {
             return Ok(());

@@ -103,6 +103,7 @@ pub fn insights(project: &Project, options: &SessionInsights, output: &Output) -
             answers: options.answers.clone(),
             agent: options.agent.clone(),
             wait: false,
+            trace_id: None,
             by: options.by.clone(),
         };
         code = code.max(run::run(project, &task, output)?);

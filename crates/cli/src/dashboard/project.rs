@@ -14,9 +14,10 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde_json::Value;
-use windlass_dashboard::{Command, Problem, Project as Served, StopItem};
+use windlass_dashboard::{Command, Problem, Project as Served, StopItem, is_recorded};
 use windlass_engine::{EngineError, StopSwitch};
-use windlass_kernel::{Code, Digest};
+use windlass_kernel::{Code, Digest, TraceId};
+use windlass_runtime::{Clock as _, SystemClock};
 use windlass_store::Store;
 use windlass_workspace::{BlobError, BlobStore};
 
@@ -28,6 +29,8 @@ use crate::project::{DATABASE, Project};
 const TIME_MAX: Duration = Duration::from_secs(120);
 /// How long a command that goes on is watched for an error at once.
 const FIRST_LOOK: Duration = Duration::from_secs(2);
+/// How often it is looked whether a command has recorded its first entry.
+const RECORD_LOOK: Duration = Duration::from_millis(20);
 /// The most of a command's output that is read.
 const OUTPUT_BYTES_MAX: u64 = 32 << 20;
 
@@ -91,6 +94,17 @@ impl ServedProject {
         self.project.settings()
     }
 
+    /// Starts a command that may outlive the server.
+    fn spawn(&self, command: &Command) -> Result<StartedCommand, Problem> {
+        command.check()?;
+        self.require_folder()?;
+        let mut process = self.process(command);
+        let errors = scratch()?;
+        process.stdin(Stdio::null()).stdout(Stdio::null()).stderr(handle(&errors)?);
+        let child = process.spawn().map_err(|error| unstartable(&error))?;
+        Ok(StartedCommand { child, errors })
+    }
+
     fn process(&self, command: &Command) -> Process {
         let mut process = Process::new(&self.program);
         process.arg("-C").arg(&self.project.root).arg("--json").args(&command.arguments);
@@ -98,6 +112,26 @@ impl ServedProject {
         // Ctrl-C at the terminal of the server does not reach what it has started.
         process.process_group(0);
         process
+    }
+}
+
+/// A command that was started, and what it prints about errors.
+struct StartedCommand {
+    child: Child,
+    errors: File,
+}
+
+impl StartedCommand {
+    /// The result of a command that has ended.
+    fn result(mut self) -> Result<(), Problem> {
+        Problem::printed(&text_of(&mut self.errors)?).map_or(Ok(()), Err)
+    }
+
+    /// Lets it go on. Nobody waits for it any more, but its end must be noted by its parent.
+    fn leave(mut self) -> Result<(), Problem> {
+        let waits = std::thread::Builder::new().name("windlass-child".to_owned());
+        let waits = waits.spawn(move || drop(self.child.wait()));
+        waits.map(drop).map_err(|error| Problem::new(Code::Internal, error.to_string()))
     }
 }
 
@@ -205,19 +239,34 @@ impl Served for ServedProject {
     }
 
     fn start(&self, command: Command) -> Result<(), Problem> {
-        command.check()?;
-        self.require_folder()?;
-        let mut process = self.process(&command);
-        let mut errors = scratch()?;
-        process.stdin(Stdio::null()).stdout(Stdio::null()).stderr(handle(&errors)?);
-        let mut child = process.spawn().map_err(|error| unstartable(&error))?;
-        if wait(&mut child, FIRST_LOOK)?.is_some() {
-            return Problem::printed(&text_of(&mut errors)?).map_or(Ok(()), Err);
+        let mut started = self.spawn(&command)?;
+        if wait(&mut started.child, FIRST_LOOK)?.is_some() {
+            started.result()
+        } else {
+            started.leave()
         }
-        // Nobody waits for it any more, but its end must be noted by its parent.
-        let waits = std::thread::Builder::new().name("windlass-child".to_owned());
-        let waits = waits.spawn(move || drop(child.wait()));
-        waits.map(drop).map_err(|error| Problem::new(Code::Internal, error.to_string()))
+    }
+
+    fn new_trace_id(&self) -> TraceId {
+        TraceId(SystemClock.new_id())
+    }
+
+    fn start_trace(&self, trace: TraceId, command: Command) -> Result<bool, Problem> {
+        let store = self.store()?;
+        let mut started = self.spawn(&command)?;
+        let began = Instant::now();
+        loop {
+            let has_ended = wait(&mut started.child, RECORD_LOOK)?.is_some();
+            if is_recorded(store.as_ref(), trace)? {
+                return started.leave().map(|()| true);
+            }
+            if has_ended {
+                return started.result().map(|()| false);
+            }
+            if began.elapsed() > FIRST_LOOK {
+                return started.leave().map(|()| false);
+            }
+        }
     }
 }
 

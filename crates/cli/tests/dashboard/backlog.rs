@@ -71,7 +71,10 @@ fn tasks_are_shown_with_what_they_wait_for_and_one_is_started() {
     let waits = refused(&items[2]["digest"], 422, "REQUEST_INVALID");
     assert!(waits.body.contains("Raise <it>"), "{waits:?}");
     // Not the next one: the one that was named.
-    post(&dream).status(200);
+    let begun = post(&dream).status(200).json();
+    let run = format!("/api/v1/projects/{project}/runs/{}", begun["run"].as_str().unwrap());
+    assert_eq!(begun["recorded"], true);
+    served.call(&token, "GET", &run, &Value::Null).status(200);
     windlass_testkit::eventually("the task is done", || {
         repo.read("BACKLOG.md").contains("- [x] **Dream**")
     });
@@ -81,7 +84,9 @@ fn tasks_are_shown_with_what_they_wait_for_and_one_is_started() {
     let form = format!("digest={digest}&loop=plain");
     let start = format!("/backlog/{project}/start");
     let reply = served.browse(&cookie, "POST", &start, &form).status(303);
-    assert_eq!(reply.header("location"), "/runs");
+    let run = reply.header("location").to_owned();
+    assert!(run.starts_with(&format!("/runs/{project}/run_")), "{run}");
+    served.browse(&cookie, "GET", &run, "").status(200);
     windlass_testkit::eventually("that is done, too", || {
         repo.read("BACKLOG.md").contains("- [x] **Raise <it>**")
     });

@@ -128,6 +128,8 @@ fn an_interrupted_call_of_a_run_that_has_ended_is_settled_on_its_own_page() {
     let address = format!("/calls/{}", address.unwrap());
     let page = served.browse(&cookie, "GET", &address, "").status(200).body;
     assert!(page.contains("name=\"effect\"") && !page.contains("through its run"), "{page}");
+    // It cannot be made any more.
+    assert!(!page.contains("value=\"not_run\""), "{page}");
     let form = "reason=nobody+knows&effect=failed";
     served.browse(&cookie, "POST", &format!("{address}/approve"), form).status(303);
     let inbox = served.browse(&cookie, "GET", "/", "").status(200).body;
@@ -234,8 +236,10 @@ fn a_run_is_started_once_however_often_the_form_is_sent() {
     let form = format!("task=twice&loop=nowhere&once={once}");
     let failed = served.browse(&cookie, "POST", &format!("/new/{project}"), &form).status(404);
     assert!(failed.body.contains("What you had written"), "{}", failed.body);
-    start("").status(303);
-    start("").status(303);
+    let run = start("").status(303).header("location").to_owned();
+    assert!(run.starts_with(&format!("/runs/{project}/run_")), "{run}");
+    served.browse(&cookie, "GET", &run, "").status(200);
+    assert_eq!(start("").status(303).header("location"), run, "the one that was started");
     eventually("it waits", || {
         let runs = repo.windlass(&["status", "--json"]).exit(0).json();
         runs[0]["hold"]["phase"] == "approve"

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 
-use super::routes::{Accepted, CURSOR, LIMIT, accepted};
+use super::routes::{CURSOR, LIMIT};
 use super::{Route, get, kept, post, schema, to_value};
 use crate::access::Role;
 use crate::backlog::{self, BacklogItem, StartTask};
@@ -19,6 +19,7 @@ use crate::problem::Problem;
 use crate::read;
 use crate::sessions::{self, SessionDetail, SessionsPage};
 use crate::spend::{self, Spend};
+use crate::start::StartedRun;
 
 /// The fields of pages.
 const PROJECT: (&str, &str) = ("project", "only those of this project");
@@ -199,8 +200,8 @@ pub(super) const ROUTES: &[Route] = &[
         "Start a task of the backlog",
         Role::Operator,
         Some(schema::<StartTask>),
-        Some(schema::<Accepted>),
-        |context| backlog::start(context, &context.body()?).and_then(|()| accepted()),
+        Some(schema::<StartedRun>),
+        |context| to_value(&backlog::start(context, &context.body()?)?),
     ),
     get(
         "/api/v1/spend",

@@ -7,12 +7,13 @@ use windlass_kernel::{Code, TraceId};
 
 use super::{Route, get, of_hold, post, schema, to_value};
 use crate::access::Role;
-use crate::act::{self, Decision, NewRun, Rollback, SendBack, Way, Why};
+use crate::act::{self, Decision, Rollback, SendBack, Way, Why};
 use crate::calls;
 use crate::dashboard::{Context, now};
 use crate::model::{ProjectItem, RunDetail, RunItem};
 use crate::problem::Problem;
 use crate::read::{self, HoldsPage, PAGE_MAX, Wanted};
+use crate::start::{self, NewRun, StartedRun};
 use crate::timeline::{self, Timeline};
 
 /// A page of runs.
@@ -57,8 +58,8 @@ pub(super) const ROUTES: &[Route] = &[
         "Start a run",
         Role::Operator,
         Some(schema::<NewRun>),
-        Some(schema::<Accepted>),
-        |context| act::start(context, &context.body()?).and_then(|()| accepted()),
+        Some(schema::<StartedRun>),
+        |context| to_value(&start::start(context, &context.body()?)?),
     ),
     get(
         "/api/v1/projects/{project}/runs/{run}",

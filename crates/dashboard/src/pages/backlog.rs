@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::layout::{encode, run_address};
 use super::parts::{project_choice, rendered};
-use super::{Answer, PageRoute, form, page};
+use super::{Answer, PageRoute, form, page, started};
 use crate::access::Role;
 use crate::backlog::{self, BacklogItem, StartTask};
 use crate::dashboard::Context;
@@ -21,8 +21,7 @@ pub(super) const PAGES: &[PageRoute] = &[
             loop_id: field("loop"),
             worktree: field("worktree").is_some(),
         };
-        backlog::start(context, &task)?;
-        Ok(Answer::GoTo("/runs".to_owned()))
+        started(context, &backlog::start(context, &task)?)
     }),
 ];
 

@@ -165,7 +165,7 @@ fn forms(
             section #decide {
                 form.card.stack method="post" action=(format!("{address}/approve")) {
                     label { "How you know" textarea name="reason" rows="2" required maxlength="20000" {} }
-                    (effects())
+                    (effects(hold.pointer("/view/run").is_none_or(Value::is_null)))
                     (common)
                     div.row { button.primary type="submit" { "Record it" } }
                 }

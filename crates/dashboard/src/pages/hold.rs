@@ -341,13 +341,16 @@ fn pretty(value: &Value) -> String {
     serde_json::to_string_pretty(value).unwrap_or_default()
 }
 
-/// The choice of what became of a call that was interrupted. Nothing is chosen before somebody has looked.
-pub(super) fn effects() -> Markup {
-    let choices = [
-        ("ran", "It ran: your word is recorded as its result"),
-        ("not_run", "It did not run: it is made now"),
-        ("failed", "It failed, or nobody knows: it is closed as failed"),
-    ];
+/// The choice of what became of a call that was interrupted. Nothing is chosen before somebody has looked. A call
+/// of a run that has ended is not made any more.
+pub(super) fn effects(may_be_made: bool) -> Markup {
+    let ran = ("ran", "It ran: your word is recorded as its result");
+    let failed = "It failed, or nobody knows: it is closed as failed";
+    let choices: &[(&str, &str)] = if may_be_made {
+        &[ran, ("not_run", "It did not run: it is made now"), ("failed", failed)]
+    } else {
+        &[ran, ("failed", "It failed, did not run, or nobody knows: it is closed as failed")]
+    };
     html! {
         fieldset {
             legend { "What became of the call that was interrupted?" }
@@ -414,7 +417,7 @@ fn forms(context: &Context<'_>, detail: &RunDetail, seen: &Value, shown: &str) -
                             label { "Arguments" textarea.code name="arguments" rows="8" maxlength="200000" { (pretty(arguments)) } }
                             input type="hidden" name="asked" value=(arguments.to_string()); }
                     }
-                    @if is_uncertain { (effects()) }
+                    @if is_uncertain { (effects(true)) }
                     (common) (goes_on)
                     div.row { button.good type="submit" { "Approve" } }
                 }

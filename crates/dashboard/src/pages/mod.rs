@@ -31,13 +31,14 @@ use axum::http::StatusCode;
 use serde_json::Value;
 
 use crate::access::{Role, Visitor};
-use crate::act::{self, Decision, EffectAnswer, NewRun, Rollback, SendBack, Way, Why};
+use crate::act::{self, Decision, EffectAnswer, Rollback, SendBack, Way, Why};
 use crate::api::Method;
 use crate::calls;
 use crate::dashboard::{Context, LinkUse};
 use crate::problem::Problem;
 use crate::read;
-use layout::Refused;
+use crate::start::{self, NewRun, StartedRun};
+use layout::{Refused, run_address};
 
 pub(crate) use enter::{enter, leave};
 
@@ -125,8 +126,7 @@ const PAGES: &[PageRoute] = &[
             worktree: field("worktree").is_some(),
             once: field("once"),
         };
-        act::start(context, &new)?;
-        Ok(Answer::GoTo("/runs".to_owned()))
+        started(context, &start::start(context, &new)?)
     }),
     of_hold(form("/holds/{project}/{run}/approve", Role::Approver, |context| {
         decide(context, Way::Approve)
@@ -210,6 +210,12 @@ fn decision(context: &Context<'_>) -> Result<Decision, Problem> {
             .filter(|edited| !is_same_json(edited, context.field("asked"))),
         passphrase: field("passphrase"),
     })
+}
+
+/// Leads to a run that was started, or to all of them if it is not recorded yet.
+fn started(context: &Context<'_>, started: &StartedRun) -> Result<Answer, Problem> {
+    let run = || Ok::<_, Problem>(run_address(context.project()?.id(), &started.run));
+    Ok(Answer::GoTo(if started.recorded { run()? } else { "/runs".to_owned() }))
 }
 
 /// Whether the arguments of a call are those that it was asked with.

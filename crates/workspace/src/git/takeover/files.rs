@@ -192,6 +192,8 @@ pub(super) fn changes(
                 return Err(TakeOverError::damaged(path, "it is too large"));
             }
             Some(Found::Upper(..)) => return Err(TakeOverError::damaged(path, "it is no file")),
+            // Another process may have created it just now.
+            Some(Found::Absent) | None if !layers.hides(path) => continue,
             Some(Found::Absent) | None => None,
         };
         let now = digest_of(&layers.lower.join(path));

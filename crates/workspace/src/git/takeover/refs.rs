@@ -109,11 +109,12 @@ enum Folder {
 /// Reads all refs of a repository.
 pub(super) fn read_refs(common: &Path, digits: usize) -> Result<Refs, TakeOverError> {
     let mut refs = Refs::new();
-    for (name, value) in read_packed(common, digits)?.unwrap_or_default() {
-        refs.entry(name).or_default().packed = Some(value);
-    }
+    // In this order, as git does it: whoever packs a ref removes its file afterwards.
     for (name, value) in read_loose(common, digits, Folder::Real)? {
         refs.entry(name).or_default().loose = Some(value);
+    }
+    for (name, value) in read_packed(common, digits)?.unwrap_or_default() {
+        refs.entry(name).or_default().packed = Some(value);
     }
     Ok(refs)
 }

@@ -85,10 +85,12 @@ impl TakeOver<'_> {
         let mut new = Vec::new();
         for (path, found) in layers.list(Path::new("worktrees")) {
             let id = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            // One of the lower layer is of somebody else, who may have added it just now.
+            let Found::Upper(_, kind) = found else { continue };
             if owners.contains_key(id) {
                 continue;
             }
-            let valid = matches!(found, Found::Upper(_, Kind::Folder { .. }));
+            let valid = matches!(kind, Kind::Folder { .. });
             match valid.then(|| self.new_worktree(layers, id)).transpose()?.flatten() {
                 Some(worktree) => new.push(worktree),
                 None => protected.push(path.to_string_lossy().into_owned()),
@@ -184,4 +186,26 @@ pub(super) fn remove(common: &Path, id: &str) -> io::Result<()> {
     // Git removes the folder of the last one.
     let _ = fs::remove_dir(common.join("worktrees"));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_work_tree_that_somebody_else_adds_meanwhile_is_not_the_commands() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        for path in ["common/worktrees/others", "upper/worktrees/own", "tree"] {
+            fs::create_dir_all(at(path)).unwrap();
+        }
+        let (common, upper, workspace) = (at("common"), at("upper"), at("tree"));
+        let take_over =
+            TakeOver { common: &common, upper: &upper, workspace: &workspace, digits: 40 };
+        let layers = Layers { upper: Some(upper.clone()), lower: common.clone() };
+        let mut protected = Vec::new();
+        // The owners were read before it was added.
+        let new = take_over.new_worktrees(&layers, &BTreeMap::new(), &mut protected).unwrap();
+        assert_eq!((new, protected), (Vec::new(), vec!["worktrees/own".to_owned()]));
+    }
 }
