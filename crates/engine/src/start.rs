@@ -113,6 +113,7 @@ impl Engine {
         ready: &mut dyn FnMut() -> Result<(), EngineError>,
     ) -> Result<Run, EngineError> {
         self.stop.check(None)?;
+        self.require_new_trace(new.trace_id)?;
         self.require_no_secret(&new)?;
         let _locks = self.lock_for(&new.plan, new.worktree)?;
         self.stop.check(None)?;
@@ -198,6 +199,19 @@ impl Engine {
         drop(found);
         self.hold_or_end(&mut recorder, new.wait, new.end)?;
         self.drive(recorder)
+    }
+
+    /// Fails if the id that was chosen for the trace is that of another one.
+    fn require_new_trace(&self, trace_id: Option<TraceId>) -> Result<(), EngineError> {
+        let Some(trace_id) = trace_id else { return Ok(()) };
+        match self.recording.store.load_state(trace_id) {
+            Err(StoreError::NotFound { .. }) => Ok(()),
+            Err(error) => Err(error.into()),
+            Ok(_) => Err(EngineError::Requirement {
+                code: Code::RequestInvalid,
+                message: format!("there is a trace `{trace_id}` already"),
+            }),
+        }
     }
 
     /// Fails if a run of a loop that allows one at a time waits in the project's workspace, in which this one would work.

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::harness::{repository, vectors};
-use crate::world::{Repo, passing};
+use crate::world::{ASKED, Repo, id_of, passing, trace_of};
 
 /// The files of a folder of bad ones, each with what is expected of it.
 fn bad(kind: &str) -> Vec<(String, Value)> {
@@ -150,4 +150,23 @@ fn files_that_are_missing_or_far_too_large_are_refused() {
     repo.windlass(&["backlog", "list", "--file", &large]).fails_with(2, "DOC_SIZE_EXCEEDED");
     repo.windlass(&["loop", "check", &large]).fails_with(2, "DOC_SIZE_EXCEEDED");
     assert_eq!(repo.traces(), 0);
+}
+
+#[test]
+fn the_id_of_a_trace_is_given_once() {
+    let repo = Repo::with_loop("asked", ASKED);
+    let trace = "01a1ef67-4682-7205-8f6b-9c0a581bacad";
+    let start = |more: &[&str]| {
+        let line = ["run", "x", "--loop", "asked", "--json", "--trace-id", trace];
+        repo.windlass(&[&line[..], more].concat())
+    };
+    let first = start(&["--worktree"]).exit(4);
+    assert_eq!(trace_of(&first), trace);
+    let head = repo.stands(&id_of(&first));
+    for more in [&["--worktree"][..], &[]] {
+        start(more).fails_with(2, "REQUEST_INVALID").warns("already");
+        assert_eq!(repo.stands(&id_of(&first)), head, "nothing changed");
+    }
+    repo.windlass(&["run", "x", "--trace-id", "7"]).fails_with(2, "REQUEST_INVALID");
+    repo.is_whole();
 }
