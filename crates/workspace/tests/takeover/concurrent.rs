@@ -58,3 +58,92 @@ fn what_only_the_user_did_stays() {
     assert_eq!(cell.outside("git log -1 --format=%s"), "inside\n");
     cell.view();
 }
+
+/// What git does to all refs and logs at once.
+const TIDY: [&str; 4] = [
+    "git gc -q --prune=now",
+    "git reflog expire --expire=all --all",
+    "git reflog expire --expire=all --all && git repack -adq && git pack-refs --all",
+    "git pack-refs --all && git prune",
+];
+
+#[test]
+fn what_the_user_stashes_and_commits_meanwhile_stays_in_the_logs() {
+    for tidy in TIDY {
+        for cell in [Cell::new("sha1"), Cell::linked()] {
+            cell.outside("echo first >> a && git stash -q");
+            let base = cell.baseline();
+            cell.inside(tidy);
+            cell.outside(
+                "echo precious >> a && git stash -q && git branch -f old side && git branch mine",
+            );
+            let before = cell.view();
+            cell.take_over(&base).unwrap();
+            let after = cell.view();
+            for part in ["stash", "refs", "log"] {
+                assert_eq!(after[part], before[part], "{tidy}");
+            }
+            assert_eq!(after["stash"].matches("stash@").count(), 2, "{tidy}");
+            let log = cell.outside("git log -g --format=%gs refs/heads/old");
+            assert!(log.contains("branch: Reset to side"), "{tidy}: {log}");
+        }
+    }
+}
+
+#[test]
+fn logs_have_the_lines_of_both() {
+    let cell = Cell::new("sha1");
+    let base = cell.baseline();
+    cell.inside(&format!("git reflog expire --expire=all --all && {COMMIT}"));
+    cell.outside("git reflog expire --expire=all refs/heads/main");
+    cell.take_over(&base).unwrap();
+    assert_eq!(cell.outside("git log -1 --format=%s"), "inside\n");
+    assert_eq!(cell.outside("git log -g --format=%gs refs/heads/main"), "commit: inside\n");
+    cell.view();
+}
+
+#[test]
+fn a_commit_is_taken_over_also_if_somebody_packs_the_refs_before_the_command_does() {
+    for tidy in ["git pack-refs --all", "git gc -q"] {
+        for cell in [Cell::new("sha1"), Cell::linked()] {
+            let base = cell.baseline();
+            cell.outside("git pack-refs --all");
+            cell.inside(&format!("{COMMIT} && {tidy}"));
+            cell.take_over(&base).unwrap();
+            assert_eq!(cell.outside("git log -1 --format=%s"), "inside\n", "{tidy}");
+            cell.view();
+        }
+    }
+}
+
+#[test]
+fn a_ref_that_the_command_only_packed_stays_as_the_user_left_it() {
+    let cell = Cell::new("sha1");
+    let base = cell.baseline();
+    cell.outside("git branch -f old side && git branch new v1 && git branch -D packed");
+    cell.inside(&format!("git pack-refs --all && git branch -D side && {COMMIT}"));
+    cell.outside("git branch -f old main && git branch -f new main && git pack-refs --all");
+    cell.take_over(&base).unwrap();
+    let at = |name: &str| cell.outside(&format!("git rev-parse {name}"));
+    assert_eq!((at("old"), at("new")), (at("main~"), at("main~")));
+    let refs = cell.outside("git for-each-ref --format='%(refname:short)' refs/heads");
+    assert_eq!(refs, "main\nnew\nold\n");
+    cell.view();
+}
+
+#[test]
+fn a_work_tree_that_somebody_removes_meanwhile_is_not_the_commands() {
+    let add = "git worktree add -q ../other -b other";
+    for (before, during) in [(add, "true"), ("true", add)] {
+        let cell = Cell::new("sha1");
+        cell.outside(before);
+        let base = cell.baseline();
+        cell.outside(during);
+        cell.inside("git reflog expire --expire=all --all && git gc -q");
+        cell.outside("git worktree remove ../other");
+        let taken = cell.take_over(&base).unwrap();
+        assert_eq!(taken.protected, Vec::<String>::new());
+        assert_eq!(cell.outside("git worktree list").lines().count(), 1);
+        cell.view();
+    }
+}

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use super::files::{self, FILE_BYTES_MAX, FileChange, git_dir};
 use super::layers::read_file;
+use super::logs;
 use super::refs::{RefChange, RefValue, head_of, transaction};
 use super::{OPERATION, Plan, TakeOver, TakeOverError, repository_git, worktrees};
 use crate::git::Access;
@@ -91,9 +92,9 @@ impl TakeOver<'_> {
         }
         let output = repository_git(self.common, Access::Write)
             .args(["-c", "core.logAllRefUpdates=false", "-c", "core.fsync=objects,reference"])
-            .env("GIT_COMMITTER_NAME", "windlass")
+            .env("GIT_COMMITTER_NAME", logs::NAME)
             .env("GIT_COMMITTER_EMAIL", "")
-            .args(["update-ref", "-m", "windlass", "--stdin"])
+            .args(["update-ref", "-m", logs::NAME, "--stdin"])
             .stdin(transaction(&direct, self.digits))
             .run()?;
         if output.code == Some(0) {

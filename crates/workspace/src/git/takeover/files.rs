@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use windlass_kernel::Digest;
 
 use super::layers::{Found, Kind, Layers, read_file};
+use super::logs::{self, LogMark};
 use super::{Baseline, TakeOverError};
 use crate::git::replace::replace;
 
@@ -122,6 +123,8 @@ pub(super) struct FileChange {
     pub path: PathBuf,
     /// The file of the upper layer.
     pub after: Option<PathBuf>,
+    /// For a log that somebody else has changed, too: the object of its ref before the command.
+    pub log_from: Option<String>,
 }
 
 /// Whether the content of a file is compared with the one at the start. Logs are not: git adds to them
@@ -176,6 +179,7 @@ pub(super) fn changes(
     layers: &Layers,
     base: &Baseline,
     owners: &BTreeMap<String, Owner>,
+    digits: usize,
 ) -> Result<Vec<FileChange>, TakeOverError> {
     let lower = Layers { upper: None, lower: layers.lower.clone() };
     let merged = plain_files(layers, owners)?;
@@ -207,7 +211,16 @@ pub(super) fn changes(
         if is_compared(path) && now.as_ref() != base.files.get(&*path.to_string_lossy()) {
             return Err(TakeOverError::Conflict(path.to_string_lossy().into_owned()));
         }
-        changes.push(FileChange { path: path.clone(), after });
+        let mut log_from = None;
+        let mark = LogMark::of(&layers.lower.join(path)).filter(|_| logs::is_log(path));
+        if mark.is_some() && mark.as_ref() != base.logs.get(&*path.to_string_lossy()) {
+            // What the user has added stays; with a ref that is removed, git removes its log.
+            if after.is_none() {
+                continue;
+            }
+            log_from = Some(logs::object_before(base, path, digits));
+        }
+        changes.push(FileChange { path: path.clone(), after, log_from });
     }
     Ok(changes)
 }
@@ -223,7 +236,17 @@ pub(super) fn apply(common: &Path, change: &FileChange) -> io::Result<()> {
                 Ok(())
             }
         },
-        Some(file) => replace(&path, &read_file(file, FILE_BYTES_MAX)?),
+        Some(file) => {
+            let mut bytes = read_file(file, FILE_BYTES_MAX)?;
+            if let Some(before) = &change.log_from {
+                let user = read_file(&path, FILE_BYTES_MAX)?;
+                bytes = logs::merged(&user, &bytes, before);
+                if bytes == user {
+                    return Ok(());
+                }
+            }
+            replace(&path, &bytes)
+        }
     }
 }
 

@@ -12,6 +12,7 @@
 mod apply;
 mod files;
 mod layers;
+mod logs;
 mod objects;
 mod refs;
 mod verify;
@@ -26,6 +27,7 @@ use windlass_kernel::Code;
 
 use self::files::{Class, FileChange, Owner, classify, digest_of, git_dir};
 use self::layers::{Found, Kind, Layers, UpperEntry, read_file};
+use self::logs::LogMark;
 use self::refs::{RefChange, RefValue, Refs, head_of, read_refs, refs_after};
 use self::worktrees::NewWorktree;
 use super::error::GitCause;
@@ -34,6 +36,8 @@ use super::{Access, GitError, Invocation};
 /// Refs that no command may change: those of snapshots, and those that make git show another object than is there.
 const PROTECTED_REFS: [&str; 2] = [crate::snapshot::SNAPSHOT_REFS, "refs/replace/"];
 const OPERATION: &str = "take over the changes of git";
+/// How often the objects of a command are imported when some are missing afterwards.
+const IMPORT_ATTEMPTS: u32 = 3;
 /// The size limit of `HEAD`.
 const HEAD_BYTES_MAX: u64 = 4096;
 
@@ -106,6 +110,8 @@ pub struct Baseline {
     heads: BTreeMap<String, RefValue>,
     /// The digests of plain files.
     files: BTreeMap<String, String>,
+    /// The marks of logs.
+    logs: BTreeMap<String, LogMark>,
 }
 
 /// What was taken over. Paths are relative to the git directory.
@@ -159,14 +165,18 @@ impl Baseline {
                 heads.insert(id.clone(), head);
             }
         }
-        let mut files = BTreeMap::new();
+        let (mut files, mut logs) = (BTreeMap::new(), BTreeMap::new());
+        // Before the refs: what is added to a log later is known by its mark.
         for path in files::plain_files(&layers, &owners)?.into_keys() {
-            let digest = Some(&path).filter(|path| files::is_compared(path));
-            if let Some(digest) = digest.and_then(|path| digest_of(&layers.lower.join(path))) {
-                files.insert(path.to_string_lossy().into_owned(), digest);
+            let (name, path) = (path.to_string_lossy().into_owned(), path.as_path());
+            let full = layers.lower.join(path);
+            if logs::is_log(path) {
+                logs.extend(LogMark::of(&full).map(|mark| (name, mark)));
+            } else if files::is_compared(path) {
+                files.extend(digest_of(&full).map(|digest| (name, digest)));
             }
         }
-        Ok(Self { refs: read_refs(&layers.lower, digits)?, heads, files })
+        Ok(Self { refs: read_refs(&layers.lower, digits)?, heads, files, logs })
     }
 }
 
@@ -202,8 +212,16 @@ pub fn take_over_in_steps(
     let entries = layers.upper_entries()?;
     let plan = take_over.plan(&layers, &entries, base)?;
     before_step("objects")?;
-    take_over.import_objects(&entries)?;
-    take_over.verify(&layers, &plan, base)?;
+    let mut attempt = 1;
+    loop {
+        take_over.import_objects(&entries)?;
+        match take_over.verify(&layers, &plan, base) {
+            Ok(()) => break,
+            // Somebody may have pruned objects that the repository had until now, and the command has, too.
+            Err(TakeOverError::Damaged { .. }) if attempt < IMPORT_ATTEMPTS => attempt += 1,
+            Err(error) => return Err(error),
+        }
+    }
     take_over.apply(&plan, before_step)?;
     Ok(plan.report)
 }
@@ -224,9 +242,10 @@ impl TakeOver<'_> {
         let mut protected = Vec::new();
         let lower = Layers { upper: None, lower: self.common.to_owned() };
         let now = read_refs(self.common, self.digits)?;
-        let merged = refs_after(layers, &base.refs, self.digits)?;
+        let merged = refs_after(layers, &base.refs, &now, self.digits)?;
         let heads = self.head_changes(layers, &lower, base, &owners, &merged)?;
-        let mut refs = refs::changes(&base.refs, &now, &merged, &mut protected)?;
+        let had = |name: &str, value: &RefValue| self.had_value(name, value);
+        let mut refs = refs::changes(&base.refs, &now, &merged, &had, &mut protected)?;
         // A branch that the user works on in another work tree.
         let busy: BTreeSet<String> = owners
             .iter()
@@ -243,9 +262,9 @@ impl TakeOver<'_> {
         for change in &refs {
             check_kind(change)?;
         }
-        let files = files::changes(layers, base, &owners)?;
+        let files = files::changes(layers, base, &owners, self.digits)?;
         self.check_locks(&files, &heads)?;
-        let new_worktrees = self.new_worktrees(layers, &owners, &mut protected)?;
+        let new_worktrees = self.new_worktrees(layers, &owners, base, &mut protected)?;
         let mut report = TakenOver { protected, ..TakenOver::default() };
         for id in &removed_worktrees {
             owners.insert(id.clone(), Owner::Command);
@@ -263,6 +282,13 @@ impl TakeOver<'_> {
             list.dedup();
         }
         Ok(Plan { refs, heads, files, new_worktrees, removed_worktrees, report })
+    }
+
+    /// Whether the repository's own log says that a ref had this value: the command has packed it along with others.
+    fn had_value(&self, name: &str, value: &RefValue) -> bool {
+        let path = self.common.join("logs").join(name);
+        let log = read_file(&path, files::FILE_BYTES_MAX).unwrap_or_default();
+        value.id().is_some_and(|id| logs::has_value(&log, id))
     }
 
     /// Finds the current commits that the upper layer changes.

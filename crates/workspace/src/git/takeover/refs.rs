@@ -119,10 +119,12 @@ pub(super) fn read_refs(common: &Path, digits: usize) -> Result<Refs, TakeOverEr
     Ok(refs)
 }
 
-/// The refs as the command left them: those that it found, with what the upper layer changes.
+/// The refs as the command left them: those that it found, with what the upper layer changes. `now` are those of the
+/// lower layer.
 pub(super) fn refs_after(
     layers: &Layers,
     base: &Refs,
+    now: &Refs,
     digits: usize,
 ) -> Result<Refs, TakeOverError> {
     let Some(upper) = &layers.upper else { return Ok(base.clone()) };
@@ -134,7 +136,12 @@ pub(super) fn refs_after(
     };
     if let Some(mut packed) = packed {
         for (name, stored) in &mut refs {
-            stored.packed = packed.remove(name);
+            let before = std::mem::replace(&mut stored.packed, packed.remove(name));
+            // Somebody has packed the ref, so that its file was not there any more when the command packed its own value.
+            let has_file = now.get(name).is_some_and(|now| now.loose.is_some());
+            if !has_file && stored.packed.is_some() && stored.packed != before {
+                stored.loose = None;
+            }
         }
         for (name, value) in packed {
             refs.entry(name).or_default().packed = Some(value);
@@ -214,11 +221,12 @@ fn parse_packed(bytes: &[u8], digits: usize) -> Option<BTreeMap<String, RefValue
 }
 
 /// Finds the refs that the command changed. One that the user changed meanwhile too, in another way, is a
-/// conflict.
+/// conflict. `had` says whether a ref of the repository had a value.
 pub(super) fn changes(
     base: &Refs,
     now: &Refs,
     after: &Refs,
+    had: &dyn Fn(&str, &RefValue) -> bool,
     protected: &mut Vec<String>,
 ) -> Result<Vec<RefChange>, TakeOverError> {
     let value = |refs: &Refs, name: &str| refs.get(name).and_then(Stored::value).cloned();
@@ -235,6 +243,10 @@ pub(super) fn changes(
             continue;
         }
         if present != before {
+            // It is the user's own value of a moment ago.
+            if after.as_ref().is_some_and(|after| had(name, after)) {
+                continue;
+            }
             return Err(TakeOverError::Conflict(name.clone()));
         }
         changes.push(RefChange { name: name.clone(), before, after });

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use super::files::{FILE_BYTES_MAX, FileChange};
 use super::layers::{Layers, read_file};
+use super::logs;
 use super::refs::RefValue;
 use super::{Baseline, Plan, TakeOver, TakeOverError};
 use crate::git::{Access, split_once};
@@ -53,7 +54,8 @@ impl TakeOver<'_> {
         }
         for new in &plan.new_worktrees {
             for (path, file) in &new.files {
-                let change = FileChange { path: path.clone(), after: Some(file.clone()) };
+                let change =
+                    FileChange { path: path.clone(), after: Some(file.clone()), log_from: None };
                 if path.as_os_str() == "index" {
                     self.verify_index(layers, &change, file)?;
                 } else if path.starts_with("logs") {
@@ -171,8 +173,12 @@ impl TakeOver<'_> {
         let after = read(file).map_err(|error| damaged(&error.to_string()))?;
         let before = read(&self.common.join(&change.path)).unwrap_or_default();
         let known: BTreeSet<&[u8]> = before.split(|byte| *byte == b'\n').collect();
+        let lines: Vec<&[u8]> = match &change.log_from {
+            Some(from) => logs::added(&before, &after, from),
+            None => after.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()).collect(),
+        };
         let mut ids = BTreeSet::new();
-        for line in after.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        for line in lines {
             if known.contains(line) {
                 continue;
             }

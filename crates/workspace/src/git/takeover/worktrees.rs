@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use super::files::{Class, FILE_BYTES_MAX, Owner, classify, git_dir};
 use super::layers::{Found, Kind, Layers, read_file};
 use super::refs::{RefValue, head_of};
-use super::{TakeOver, TakeOverError};
+use super::{Baseline, TakeOver, TakeOverError};
 use crate::git::replace::replace;
 
 /// The size limit of a file with a path.
@@ -80,6 +80,7 @@ impl TakeOver<'_> {
         &self,
         layers: &Layers,
         owners: &BTreeMap<String, Owner>,
+        base: &Baseline,
         protected: &mut Vec<String>,
     ) -> Result<Vec<NewWorktree>, TakeOverError> {
         let mut new = Vec::new();
@@ -87,7 +88,12 @@ impl TakeOver<'_> {
             let id = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             // One of the lower layer is of somebody else, who may have added it just now.
             let Found::Upper(_, kind) = found else { continue };
-            if owners.contains_key(id) {
+            // What git wrote to one that somebody else has removed meanwhile is left out.
+            let is_rest = || {
+                let has = |name: &str| layers.find(&path.join(name)) != Found::Absent;
+                base.heads.contains_key(id) || !["HEAD", "gitdir", "commondir"].into_iter().any(has)
+            };
+            if owners.contains_key(id) || matches!(kind, Kind::Folder { .. }) && is_rest() {
                 continue;
             }
             let valid = matches!(kind, Kind::Folder { .. });
@@ -199,13 +205,20 @@ mod tests {
         for path in ["common/worktrees/others", "upper/worktrees/own", "tree"] {
             fs::create_dir_all(at(path)).unwrap();
         }
+        fs::write(at("upper/worktrees/own/HEAD"), "").unwrap();
         let (common, upper, workspace) = (at("common"), at("upper"), at("tree"));
         let take_over =
             TakeOver { common: &common, upper: &upper, workspace: &workspace, digits: 40 };
         let layers = Layers { upper: Some(upper.clone()), lower: common.clone() };
         let mut protected = Vec::new();
         // The owners were read before it was added.
-        let new = take_over.new_worktrees(&layers, &BTreeMap::new(), &mut protected).unwrap();
-        assert_eq!((new, protected), (Vec::new(), vec!["worktrees/own".to_owned()]));
+        let base = Baseline {
+            refs: BTreeMap::new(),
+            heads: BTreeMap::new(),
+            files: BTreeMap::new(),
+            logs: BTreeMap::new(),
+        };
+        let new = take_over.new_worktrees(&layers, &BTreeMap::new(), &base, &mut protected);
+        assert_eq!((new.unwrap(), protected), (Vec::new(), vec!["worktrees/own".to_owned()]));
     }
 }
