@@ -350,6 +350,8 @@ impl Sandbox {
         for folder in [changes.upper(), changes.work()] {
             std::fs::create_dir(&folder).map_err(|error| cannot(&folder, &error))?;
         }
+        let shown = changes.before.show_in(&changes.upper());
+        shown.map_err(|error| CallFailure::git(Certainty::DidNotRun, &error))?;
         Ok(changes)
     }
 

@@ -330,7 +330,7 @@ fn a_take_over_starts_no_program() {
         let upper = repository.beside("upper");
         let common = repository.path().join(".git");
         let base = windlass_workspace::Baseline::read(&common, &repository.path()).unwrap();
-        fs::create_dir_all(upper.join("refs/heads")).unwrap();
+        base.show_in(&upper).unwrap();
         let head = repository.head();
         fs::write(upper.join("refs/heads/new"), format!("{head}\n")).unwrap();
         fs::write(upper.join("config"), "[core]\n\tfsmonitor = x\n").unwrap();

@@ -73,7 +73,9 @@ impl Cell {
     }
 
     pub fn baseline(&self) -> Baseline {
-        Baseline::read(&self.common(), &self.workspace()).unwrap()
+        let base = Baseline::read(&self.common(), &self.workspace()).unwrap();
+        base.show_in(&self.upper()).unwrap();
+        base
     }
 
     /// Runs a script in the workspace as the user would.

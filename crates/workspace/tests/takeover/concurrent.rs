@@ -131,6 +131,60 @@ fn a_ref_that_the_command_only_packed_stays_as_the_user_left_it() {
     cell.view();
 }
 
+/// What a user does before and after a command has packed all refs.
+const THERE_AND_BACK: [(&str, &str); 9] = [
+    ("git commit -q --allow-empty -m 1", "git commit -q --allow-empty -m 2"),
+    ("git commit -q --allow-empty -m 1", "git reset -q --hard HEAD~1"),
+    ("git branch new", "git branch -D new"),
+    ("git tag new", "git tag -d new"),
+    ("git branch -m old older", "git branch -m older old"),
+    ("git branch -D old", "git branch old v1"),
+    ("git branch -f old main", "git branch -f old v1"),
+    ("echo x >> a && git stash -q", "git stash pop -q"),
+    ("git worktree add -q ../other -b o", "git worktree remove ../other && git branch -D o"),
+];
+
+#[test]
+fn what_the_user_does_to_refs_meanwhile_is_not_the_commands() {
+    for (first, second) in THERE_AND_BACK {
+        for tidy in ["git gc -q", "git pack-refs --all", "git pack-refs --all && git branch own"] {
+            let cell = Cell::new("sha1");
+            let base = cell.baseline();
+            cell.outside(first);
+            cell.inside(tidy);
+            cell.outside(second);
+            let before = cell.view();
+            let taken = cell.take_over(&base).unwrap();
+            assert_eq!(taken.protected, Vec::<String>::new(), "{first}; {tidy}; {second}");
+            if tidy.ends_with("own") {
+                cell.outside("git branch -D own");
+            }
+            let after = cell.view();
+            for part in ["refs", "stash", "log", "worktrees", "status"] {
+                assert_eq!(after[part], before[part], "{first}; {tidy}; {second}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_command_sees_the_refs_as_they_were_when_it_began() {
+    let cell = Cell::new("sha1");
+    cell.outside(
+        "git update-ref refs/remotes/origin/main v1 && \
+         git symbolic-ref refs/remotes/origin/HEAD refs/remotes/origin/main && \
+         git update-ref refs/bisect/bad main && git tag -a -m x annotated",
+    );
+    let list = "git for-each-ref; git show-ref -d; git symbolic-ref refs/remotes/origin/HEAD";
+    let before = cell.outside(list);
+    let base = cell.baseline();
+    cell.outside("git branch mine && git branch -D side && git pack-refs --all");
+    assert_eq!(cell.inside(list), before);
+    cell.take_over(&base).unwrap();
+    let names = cell.outside("git for-each-ref --format='%(refname)' refs/heads");
+    assert_eq!(names, "refs/heads/main\nrefs/heads/mine\nrefs/heads/old\nrefs/heads/packed\n");
+}
+
 #[test]
 fn a_work_tree_that_somebody_removes_meanwhile_is_not_the_commands() {
     let add = "git worktree add -q ../other -b other";

@@ -5,10 +5,9 @@ use windlass_kernel::Code;
 use crate::cell::Cell;
 
 /// Commands after which nothing may be taken over.
-const DAMAGE: [&str; 30] = [
+const DAMAGE: [&str; 29] = [
     "rm -rf .git/*",
     "rm -rf .git/refs",
-    "rm -rf .git/refs && mkdir -p .git/refs/heads",
     "rm -rf .git/objects",
     "rm -rf .git/objects && mkdir .git/objects",
     "rm .git/HEAD",

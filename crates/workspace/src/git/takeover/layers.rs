@@ -15,7 +15,7 @@ const ENTRIES_MAX: usize = 400_000;
 /// How deep the upper folder may be.
 const DEPTH_MAX: usize = 40;
 /// The mark of a folder that hides the lower one. The overlay is mounted with `userxattr`.
-const OPAQUE: &str = "user.overlay.opaque";
+pub(super) const OPAQUE: &str = "user.overlay.opaque";
 
 /// What is at a path of one of the two folders.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -78,11 +78,6 @@ pub(super) fn merged(user: &[u8], command: &[u8], before: &str) -> Vec<u8> {
     merged
 }
 
-/// Whether a log says that its ref had this value.
-pub(super) fn has_value(log: &[u8], value: &str) -> bool {
-    lines(log).any(|line| line.split(|byte| *byte == b' ').nth(1) == Some(value.as_bytes()))
-}
-
 /// Whether a line was added by setting a ref in a take-over.
 fn is_of_take_over(line: &[u8]) -> bool {
     let who = format!(" {NAME} <> ");
@@ -116,6 +111,5 @@ mod tests {
         assert_eq!(merged(b"", &with(&["2 3"])), log(&["2 3"]));
         // There and back.
         assert_eq!(merged(&log(&["1 2"]), &with(&["2 3", "3 2"])), log(&["1 2", "2 3", "3 2"]));
-        assert!(has_value(&with(&[]), "1") && !has_value(&with(&[]), "0"));
     }
 }

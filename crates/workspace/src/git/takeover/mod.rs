@@ -178,9 +178,19 @@ impl Baseline {
         }
         Ok(Self { refs: read_refs(&layers.lower, digits)?, heads, files, logs })
     }
+
+    /// Prepares the upper folder of the overlay, which is empty: the command sees these refs, whatever others do to them
+    /// meanwhile.
+    ///
+    /// # Errors
+    /// [`TakeOverError::File`], also when the file system of the folder has no extended attributes.
+    pub fn show_in(&self, upper: &Path) -> Result<(), TakeOverError> {
+        refs::show(&self.refs, upper).map_err(|error| TakeOverError::file(upper, &error))
+    }
 }
 
-/// Takes over what a command did to a git directory, of which `upper` is the upper folder of the overlay.
+/// Takes over what a command did to a git directory, of which `upper` is the upper folder of the overlay, which
+/// [`Baseline::show_in`] has prepared.
 /// No process may use the overlay any more.
 ///
 /// # Errors
@@ -242,10 +252,9 @@ impl TakeOver<'_> {
         let mut protected = Vec::new();
         let lower = Layers { upper: None, lower: self.common.to_owned() };
         let now = read_refs(self.common, self.digits)?;
-        let merged = refs_after(layers, &base.refs, &now, self.digits)?;
+        let merged = refs_after(self.upper, self.digits)?;
         let heads = self.head_changes(layers, &lower, base, &owners, &merged)?;
-        let had = |name: &str, value: &RefValue| self.had_value(name, value);
-        let mut refs = refs::changes(&base.refs, &now, &merged, &had, &mut protected)?;
+        let mut refs = refs::changes(&base.refs, &now, &merged, &mut protected)?;
         // A branch that the user works on in another work tree.
         let busy: BTreeSet<String> = owners
             .iter()
@@ -282,13 +291,6 @@ impl TakeOver<'_> {
             list.dedup();
         }
         Ok(Plan { refs, heads, files, new_worktrees, removed_worktrees, report })
-    }
-
-    /// Whether the repository's own log says that a ref had this value: the command has packed it along with others.
-    fn had_value(&self, name: &str, value: &RefValue) -> bool {
-        let path = self.common.join("logs").join(name);
-        let log = read_file(&path, files::FILE_BYTES_MAX).unwrap_or_default();
-        value.id().is_some_and(|id| logs::has_value(&log, id))
     }
 
     /// Finds the current commits that the upper layer changes.
@@ -343,8 +345,8 @@ fn head(layers: &Layers, id: &str, digits: usize) -> Option<RefValue> {
 fn check_structure(layers: &Layers, digits: usize) -> Result<(), TakeOverError> {
     for name in ["objects", "refs"] {
         match layers.find(Path::new(name)) {
-            Found::Upper(_, Kind::Folder { opaque: false })
-            | Found::Lower(_, Kind::Folder { .. }) => {}
+            Found::Upper(_, Kind::Folder { opaque }) if opaque == (name == "refs") => {}
+            Found::Lower(_, Kind::Folder { .. }) if name == "objects" => {}
             Found::Upper(..) | Found::Lower(..) | Found::Absent => {
                 return Err(TakeOverError::damaged(Path::new(name), "it was removed or replaced"));
             }

@@ -1,16 +1,19 @@
 //! Refs in an overlay: what they were, what they are, and what a command made of them.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::path::{Path, PathBuf};
+use std::{fmt, fs, io};
 
+use rustix::fs::XattrFlags;
 use serde::{Deserialize, Serialize};
 
-use super::layers::{Found, Kind, Layers, kind_of, read_file};
+use super::layers::{Found, Kind, Layers, OPAQUE, kind_of, read_file};
 use super::{PROTECTED_REFS, TakeOverError};
 
 /// The file with all packed refs.
 const PACKED: &str = "packed-refs";
+/// Refs of one work tree alone, which git does not pack.
+const OWN: [&str; 3] = ["refs/bisect/", "refs/worktree/", "refs/rewritten/"];
 /// How many refs a repository may have.
 const REFS_MAX: usize = 200_000;
 /// The size limit of a file with one ref.
@@ -119,43 +122,41 @@ pub(super) fn read_refs(common: &Path, digits: usize) -> Result<Refs, TakeOverEr
     Ok(refs)
 }
 
-/// The refs as the command left them: those that it found, with what the upper layer changes. `now` are those of the
-/// lower layer.
-pub(super) fn refs_after(
-    layers: &Layers,
-    base: &Refs,
-    now: &Refs,
-    digits: usize,
-) -> Result<Refs, TakeOverError> {
-    let Some(upper) = &layers.upper else { return Ok(base.clone()) };
-    let mut refs = base.clone();
-    let packed = match kind_of(&upper.join(PACKED)) {
-        Some(Kind::Whiteout) => Some(BTreeMap::new()),
-        Some(_) => read_packed(upper, digits)?,
-        None => None,
-    };
-    if let Some(mut packed) = packed {
-        for (name, stored) in &mut refs {
-            let before = std::mem::replace(&mut stored.packed, packed.remove(name));
-            // Somebody has packed the ref, so that its file was not there any more when the command packed its own value.
-            let has_file = now.get(name).is_some_and(|now| now.loose.is_some());
-            if !has_file && stored.packed.is_some() && stored.packed != before {
-                stored.loose = None;
-            }
-        }
-        for (name, value) in packed {
-            refs.entry(name).or_default().packed = Some(value);
-        }
+/// Puts refs into the upper layer, over those of the lower one, so that a command sees them as they were when it began:
+/// what somebody else does to refs meanwhile would otherwise be packed by the command, and look like its own work.
+pub(super) fn show(refs: &Refs, upper: &Path) -> io::Result<()> {
+    let folder = upper.join("refs");
+    for name in ["heads", "tags"] {
+        fs::create_dir_all(folder.join(name))?;
     }
-    for (name, stored) in &mut refs {
-        if layers.hides(Path::new(name)) {
-            stored.loose = None;
+    rustix::fs::lsetxattr(&folder, OPAQUE, b"y", XattrFlags::empty())?;
+    let mut packed = b"# pack-refs with: sorted \n".to_vec();
+    for (name, stored) in refs {
+        let Some(value) = stored.value() else { continue };
+        if value.id().is_some() && !OWN.iter().any(|own| name.starts_with(own)) {
+            packed.extend_from_slice(format!("{value} {name}\n").as_bytes());
+            continue;
         }
+        let path = upper.join(name);
+        fs::create_dir_all(path.parent().unwrap_or(upper))?;
+        fs::write(path, format!("{value}\n"))?;
+    }
+    fs::write(upper.join(PACKED), packed)
+}
+
+/// The refs as the command left them.
+pub(super) fn refs_after(upper: &Path, digits: usize) -> Result<Refs, TakeOverError> {
+    let mut refs = Refs::new();
+    let packed = match kind_of(&upper.join(PACKED)) {
+        Some(Kind::Whiteout) | None => None,
+        Some(_) => read_packed(upper, digits)?,
+    };
+    for (name, value) in packed.unwrap_or_default() {
+        refs.entry(name).or_default().packed = Some(value);
     }
     for (name, value) in read_loose(upper, digits, Folder::Upper)? {
         refs.entry(name).or_default().loose = Some(value);
     }
-    refs.retain(|_, stored| stored.value().is_some());
     Ok(refs)
 }
 
@@ -221,12 +222,11 @@ fn parse_packed(bytes: &[u8], digits: usize) -> Option<BTreeMap<String, RefValue
 }
 
 /// Finds the refs that the command changed. One that the user changed meanwhile too, in another way, is a
-/// conflict. `had` says whether a ref of the repository had a value.
+/// conflict.
 pub(super) fn changes(
     base: &Refs,
     now: &Refs,
     after: &Refs,
-    had: &dyn Fn(&str, &RefValue) -> bool,
     protected: &mut Vec<String>,
 ) -> Result<Vec<RefChange>, TakeOverError> {
     let value = |refs: &Refs, name: &str| refs.get(name).and_then(Stored::value).cloned();
@@ -243,10 +243,6 @@ pub(super) fn changes(
             continue;
         }
         if present != before {
-            // It is the user's own value of a moment ago.
-            if after.as_ref().is_some_and(|after| had(name, after)) {
-                continue;
-            }
             return Err(TakeOverError::Conflict(name.clone()));
         }
         changes.push(RefChange { name: name.clone(), before, after });
