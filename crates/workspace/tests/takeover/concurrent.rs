@@ -40,6 +40,32 @@ fn a_file_that_both_changed_refuses_all() {
 }
 
 #[test]
+fn whoever_asks_for_the_status_meanwhile_is_in_nobodys_way() {
+    let cell = Cell::new("sha1");
+    cell.outside("touch -d @1 a");
+    let base = cell.baseline();
+    cell.inside(&format!("echo x > x && git add x && {COMMIT}"));
+    let before = cell.files();
+    cell.outside("git status && git diff");
+    assert_ne!(cell.files(), before, "the index is refreshed");
+    cell.take_over(&base).unwrap();
+    assert_eq!(cell.outside("git status --porcelain"), "");
+    assert_eq!(cell.outside("git log -1 --format=%s"), "inside\n");
+}
+
+#[test]
+fn a_lock_that_somebody_holds_for_a_moment_is_waited_for() {
+    for lock in [".git/index.lock", ".git/HEAD.lock"] {
+        let cell = Cell::new("sha1");
+        let base = cell.baseline();
+        cell.inside(&format!("echo x > x && git add x && {COMMIT} && git switch -q -c new"));
+        cell.outside(&format!("touch {lock} && (sleep 0.3; rm {lock}) > /dev/null 2>&1 &"));
+        cell.take_over(&base).unwrap();
+        assert_eq!(cell.outside("git status --porcelain --branch"), "## new\n", "{lock}");
+    }
+}
+
+#[test]
 fn what_only_the_user_did_stays() {
     let cell = Cell::new("sha1");
     let base = cell.baseline();

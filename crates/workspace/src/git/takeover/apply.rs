@@ -1,13 +1,17 @@
 //! Applies the checked changes to the repository.
 
 use std::fs;
+use std::io;
 use std::path::Path;
+use std::time::Instant;
 
 use super::files::{self, FILE_BYTES_MAX, FileChange, git_dir};
 use super::layers::read_file;
 use super::logs;
 use super::refs::{RefChange, RefValue, head_of, transaction};
-use super::{OPERATION, Plan, TakeOver, TakeOverError, repository_git, worktrees};
+use super::{
+    LOCK_PAUSE, LOCK_WAIT, OPERATION, Plan, TakeOver, TakeOverError, repository_git, worktrees,
+};
 use crate::git::Access;
 use crate::git::error::GitCause;
 use crate::git::replace::replace;
@@ -62,12 +66,12 @@ impl TakeOver<'_> {
         for (id, head) in &plan.heads {
             before_step("HEAD")?;
             let path = head_of(&git_dir(id));
-            replace(&self.common.join(&path), &content_of(head))
+            waiting(|| replace(&self.common.join(&path), &content_of(head)))
                 .map_err(|error| TakeOverError::file(&path, &error))?;
         }
         for change in &plan.files {
             before_step(&change.path.to_string_lossy())?;
-            files::apply(self.common, change)
+            waiting(|| files::apply(self.common, change))
                 .map_err(|error| TakeOverError::file(&change.path, &error))?;
         }
         for new in &plan.new_worktrees {
@@ -121,6 +125,21 @@ impl TakeOver<'_> {
         };
         git.output()?;
         Ok(())
+    }
+}
+
+/// Tries again while somebody else holds the lock of a file. The refs are set by then, so the rest should follow.
+fn waiting(mut act: impl FnMut() -> io::Result<()>) -> io::Result<()> {
+    let began = Instant::now();
+    loop {
+        match act() {
+            Err(error)
+                if error.kind() == io::ErrorKind::AlreadyExists && began.elapsed() < LOCK_WAIT =>
+            {
+                std::thread::sleep(LOCK_PAUSE);
+            }
+            done => return done,
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use windlass_kernel::Digest;
 
+use super::index::digest_of_entries;
 use super::layers::{Found, Kind, Layers, read_file};
 use super::logs::{self, LogMark};
 use super::{Baseline, TakeOverError};
@@ -174,6 +175,14 @@ pub(super) fn digest_of(path: &Path) -> Option<String> {
     Some(Digest::of(&bytes).hex().as_str().to_owned())
 }
 
+/// The digest by which it is known whether somebody has changed a file: of an index, that of what it says.
+pub(super) fn state_of(path: &Path, digits: usize) -> Option<String> {
+    let bytes = read_file(path, FILE_BYTES_MAX).ok()?;
+    let is_index = path.file_name().is_some_and(|name| name == "index");
+    let said = is_index.then(|| digest_of_entries(&bytes, digits)).flatten();
+    said.or_else(|| Some(Digest::of(&bytes).hex().as_str().to_owned()))
+}
+
 /// Finds the plain files that the upper layer changes.
 pub(super) fn changes(
     layers: &Layers,
@@ -208,7 +217,8 @@ pub(super) fn changes(
         if now == new {
             continue;
         }
-        if is_compared(path) && now.as_ref() != base.files.get(&*path.to_string_lossy()) {
+        let state = state_of(&layers.lower.join(path), digits);
+        if is_compared(path) && state.as_ref() != base.files.get(&*path.to_string_lossy()) {
             return Err(TakeOverError::Conflict(path.to_string_lossy().into_owned()));
         }
         let mut log_from = None;

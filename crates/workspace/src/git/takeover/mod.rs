@@ -11,6 +11,7 @@
 
 mod apply;
 mod files;
+mod index;
 mod layers;
 mod logs;
 mod objects;
@@ -21,6 +22,7 @@ mod worktrees;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use windlass_kernel::Code;
@@ -38,6 +40,9 @@ const PROTECTED_REFS: [&str; 2] = [crate::snapshot::SNAPSHOT_REFS, "refs/replace
 const OPERATION: &str = "take over the changes of git";
 /// How often the objects of a command are imported when some are missing afterwards.
 const IMPORT_ATTEMPTS: u32 = 3;
+/// How long a lock of somebody else is waited for, and how often it is looked at.
+const LOCK_WAIT: Duration = Duration::from_secs(2);
+const LOCK_PAUSE: Duration = Duration::from_millis(20);
 /// The size limit of `HEAD`.
 const HEAD_BYTES_MAX: u64 = 4096;
 
@@ -108,7 +113,7 @@ pub struct Baseline {
     refs: Refs,
     /// The current commits of the work trees, by the names of their git directories.
     heads: BTreeMap<String, RefValue>,
-    /// The digests of plain files.
+    /// The digests of plain files; of an index, that of what it says.
     files: BTreeMap<String, String>,
     /// The marks of logs.
     logs: BTreeMap<String, LogMark>,
@@ -173,7 +178,7 @@ impl Baseline {
             if logs::is_log(path) {
                 logs.extend(LogMark::of(&full).map(|mark| (name, mark)));
             } else if files::is_compared(path) {
-                files.extend(digest_of(&full).map(|digest| (name, digest)));
+                files.extend(files::state_of(&full, digits).map(|state| (name, state)));
             }
         }
         Ok(Self { refs: read_refs(&layers.lower, digits)?, heads, files, logs })
@@ -220,7 +225,18 @@ pub fn take_over_in_steps(
     let take_over = TakeOver { common: &common, upper: &upper, workspace: &workspace, digits };
     let layers = Layers { upper: Some(upper.clone()), lower: common.clone() };
     let entries = layers.upper_entries()?;
-    let plan = take_over.plan(&layers, &entries, base)?;
+    let began = Instant::now();
+    let plan = loop {
+        match take_over.plan(&layers, &entries, base) {
+            // A git of the user holds a lock, most often for a moment.
+            Err(TakeOverError::Conflict(name))
+                if name.ends_with(".lock") && began.elapsed() < LOCK_WAIT =>
+            {
+                std::thread::sleep(LOCK_PAUSE);
+            }
+            planned => break planned?,
+        }
+    };
     before_step("objects")?;
     let mut attempt = 1;
     loop {
