@@ -6,7 +6,7 @@ use windlass_workspace::TakeOverError;
 use crate::cell::Cell;
 
 #[track_caller]
-fn conflict(inside: &str, outside: &str) -> String {
+fn refused(inside: &str, outside: &str) -> TakeOverError {
     let cell = Cell::new("sha1");
     let base = cell.baseline();
     cell.inside(inside);
@@ -15,7 +15,20 @@ fn conflict(inside: &str, outside: &str) -> String {
     let error = cell.take_over(&base).unwrap_err();
     assert_eq!(error.code(), Code::GitConflict, "{error}");
     assert_eq!(cell.view(), before);
+    error
+}
+
+#[track_caller]
+fn conflict(inside: &str, outside: &str) -> String {
+    let error = refused(inside, outside);
     let TakeOverError::Conflict(name) = error else { panic!("{error}") };
+    name
+}
+
+#[track_caller]
+fn locked(inside: &str, outside: &str) -> String {
+    let error = refused(inside, outside);
+    let TakeOverError::Locked(name) = error else { panic!("{error}") };
     name
 }
 
@@ -34,9 +47,9 @@ fn a_ref_that_both_moved_refuses_all() {
 #[test]
 fn a_file_that_both_changed_refuses_all() {
     assert_eq!(conflict("echo x > x && git add x", "echo y > y && git add y"), "index");
-    assert_eq!(conflict("echo x > x && git add x", "echo y > .git/index.lock"), "index.lock");
-    assert_eq!(conflict("git switch -q --detach", "touch .git/HEAD.lock"), "HEAD.lock");
-    assert!(conflict(COMMIT, "touch .git/refs/heads/main.lock").contains("main.lock"));
+    assert_eq!(locked("echo x > x && git add x", "echo y > .git/index.lock"), "index.lock");
+    assert_eq!(locked("git switch -q --detach", "touch .git/HEAD.lock"), "HEAD.lock");
+    assert!(locked(COMMIT, "touch .git/refs/heads/main.lock").contains("main.lock"));
 }
 
 #[test]
@@ -63,6 +76,21 @@ fn a_lock_that_somebody_holds_for_a_moment_is_waited_for() {
         cell.take_over(&base).unwrap();
         assert_eq!(cell.outside("git status --porcelain --branch"), "## new\n", "{lock}");
     }
+}
+
+#[test]
+fn locks_of_others_do_not_hinder_a_command() {
+    let cell = Cell::new("sha1");
+    let base = cell.baseline();
+    let locks = ".git/packed-refs.lock .git/index.lock .git/HEAD.lock .git/refs/heads/new.lock";
+    cell.outside(&format!("touch {locks}"));
+    let own = format!("echo x > x && git add x && {COMMIT} && git pack-refs --all");
+    cell.inside(&format!("{own} && git switch -q -c new && git branch -D old && git gc -q"));
+    cell.outside(&format!("rm {locks}"));
+    let taken = cell.take_over(&base).unwrap();
+    assert_eq!(taken.protected, Vec::<String>::new());
+    assert_eq!(cell.outside("git status --porcelain --branch"), "## new\n");
+    cell.view();
 }
 
 #[test]

@@ -43,7 +43,7 @@ impl TakeOver<'_> {
                 Ok(left) if Some(&left) == content.as_ref() => {}
                 Ok(_) => {
                     let lock = lock.to_string_lossy().into_owned();
-                    return Err(TakeOverError::Conflict(lock));
+                    return Err(TakeOverError::Locked(lock));
                 }
                 Err(_) => {}
             }
@@ -106,7 +106,7 @@ impl TakeOver<'_> {
         }
         let error = output.failure(OPERATION, self.common);
         if let GitCause::Locked(line) = &error.cause {
-            return Err(TakeOverError::Conflict(line.clone()));
+            return Err(TakeOverError::Locked(line.clone()));
         }
         let GitCause::Exit { line, .. } = &error.cause else { return Err(error.into()) };
         // The value was compared before, so it changed just now.

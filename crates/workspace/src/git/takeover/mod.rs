@@ -60,6 +60,9 @@ pub enum TakeOverError {
     /// Something else changed the same ref or file during the command; nothing was taken over.
     #[error("`{0}` of the repository was changed while the command ran, which changed it too")]
     Conflict(String),
+    /// Another git process holds a lock and did not release it; nothing was taken over.
+    #[error("another git process holds the lock `{0}` of the repository")]
+    Locked(String),
     /// A file could not be read or written.
     #[error("cannot take over `{}`: {cause}", path.display())]
     File {
@@ -79,7 +82,7 @@ impl TakeOverError {
     pub const fn code(&self) -> Code {
         match self {
             Self::Damaged { .. } => Code::GitDamaged,
-            Self::Conflict(_) => Code::GitConflict,
+            Self::Conflict(_) | Self::Locked(_) => Code::GitConflict,
             Self::File { .. } => Code::FileUnwritable,
             Self::Git(error) => error.code(),
         }
@@ -190,7 +193,13 @@ impl Baseline {
     /// # Errors
     /// [`TakeOverError::File`], also when the file system of the folder has no extended attributes.
     pub fn show_in(&self, upper: &Path) -> Result<(), TakeOverError> {
-        refs::show(&self.refs, upper).map_err(|error| TakeOverError::file(upper, &error))
+        refs::show(&self.refs, upper).map_err(|error| TakeOverError::file(upper, &error))?;
+        for id in self.files.keys().filter_map(|name| name.strip_suffix("index")) {
+            for name in ["index", "HEAD"] {
+                refs::hide_lock(upper, &Path::new(id).join(name));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -229,9 +238,7 @@ pub fn take_over_in_steps(
     let plan = loop {
         match take_over.plan(&layers, &entries, base) {
             // A git of the user holds a lock, most often for a moment.
-            Err(TakeOverError::Conflict(name))
-                if name.ends_with(".lock") && began.elapsed() < LOCK_WAIT =>
-            {
+            Err(TakeOverError::Locked(_)) if began.elapsed() < LOCK_WAIT => {
                 std::thread::sleep(LOCK_PAUSE);
             }
             planned => break planned?,
@@ -402,7 +409,9 @@ fn report_left_out(
                     })
             }
             Kind::Folder { opaque } => opaque && lower.symlink_metadata().is_ok(),
-            Kind::Whiteout | Kind::Other => true,
+            // Locks are hidden from the start.
+            Kind::Whiteout => entry.path.extension().is_none_or(|end| end != "lock"),
+            Kind::Other => true,
         };
         let list = match classify(&entry.path, owners) {
             Class::Protected => &mut report.protected,

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::{fmt, fs, io};
 
-use rustix::fs::XattrFlags;
+use rustix::fs::{CWD, FileType, Mode, XattrFlags, mknodat};
 use serde::{Deserialize, Serialize};
 
 use super::layers::{Found, Kind, Layers, OPAQUE, kind_of, read_file};
@@ -141,7 +141,19 @@ pub(super) fn show(refs: &Refs, upper: &Path) -> io::Result<()> {
         fs::create_dir_all(path.parent().unwrap_or(upper))?;
         fs::write(path, format!("{value}\n"))?;
     }
-    fs::write(upper.join(PACKED), packed)
+    fs::write(upper.join(PACKED), packed)?;
+    hide_lock(upper, Path::new(PACKED));
+    Ok(())
+}
+
+/// Hides the lock of a file of the repository from the command, which writes to a file of its own: the overlay goes on to
+/// show a lock that is long gone. Where the kernel allows it to root alone, it stays visible.
+pub(super) fn hide_lock(upper: &Path, path: &Path) {
+    let mut lock = upper.join(path).into_os_string();
+    lock.push(".lock");
+    let _ = fs::create_dir_all(Path::new(&lock).parent().unwrap_or(upper));
+    // The mark of something that was removed.
+    let _ = mknodat(CWD, &lock, FileType::CharacterDevice, Mode::empty(), 0);
 }
 
 /// The refs as the command left them.
