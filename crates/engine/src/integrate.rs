@@ -69,6 +69,13 @@ impl Engine {
             let message = format!("there is no branch `{into}`");
             return Err(refused(Code::RequestInvalid, message));
         };
+        // A run that works there would find other files, and its branch at another commit.
+        let is_own =
+            |folder: &PathBuf| folder.canonicalize().ok() == self.settings.root.canonicalize().ok();
+        let _workspace = match checked_out(&git, &into)?.filter(is_own) {
+            Some(_) => Some(self.lock("workspace")?),
+            None => None,
+        };
         let tip = self.tip(&git, &branch, &run)?;
         let done = |commit: &CommitId, already| IntegrationResult {
             branch: branch.clone(),

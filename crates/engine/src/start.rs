@@ -326,7 +326,8 @@ impl Engine {
         Ok(locks)
     }
 
-    fn lock(&self, name: &str) -> Result<Lock, EngineError> {
+    /// Acquires a lock, unless somebody has it.
+    pub(crate) fn lock(&self, name: &str) -> Result<Lock, EngineError> {
         let (file, path) = self.lock_file(name)?;
         match file.try_lock() {
             Ok(()) => Ok(Lock { file }),

@@ -164,9 +164,11 @@ fn the_id_of_a_trace_is_given_once() {
     assert_eq!(trace_of(&first), trace);
     let head = repo.stands(&id_of(&first));
     for more in [&["--worktree"][..], &[]] {
-        start(more).fails_with(2, "REQUEST_INVALID").warns("already");
+        let error = start(more).exit(2).error();
+        assert_eq!(error["code"], "REQUEST_INVALID");
+        assert!(error["message"].as_str().unwrap().contains("already"), "{error}");
         assert_eq!(repo.stands(&id_of(&first)), head, "nothing changed");
     }
-    repo.windlass(&["run", "x", "--trace-id", "7"]).fails_with(2, "REQUEST_INVALID");
+    repo.windlass(&["run", "x", "--trace-id", "7"]).exit(2);
     repo.is_whole();
 }

@@ -48,6 +48,7 @@ mod mends_16_calls;
 mod mends_16_words;
 mod mends_17_missing;
 mod mends_19_growth;
+mod mends_21_meanwhile;
 mod mistakes;
 mod packets;
 mod phases;
