@@ -56,6 +56,8 @@ impl SnapshotContents {
 pub(super) enum ReadSnapshot {
     Tree,
     Tagged(SnapshotContents),
+    /// A commit with this tree, kept until a branch has it.
+    Commit(TreeId),
     /// It is missing, damaged, or no snapshot.
     Damaged,
 }
@@ -70,8 +72,17 @@ pub(super) fn read_snapshot(
         Some((kind, bytes)) if kind == "tag" => {
             SnapshotContents::decode(&bytes).map_or(ReadSnapshot::Damaged, ReadSnapshot::Tagged)
         }
+        Some((kind, bytes)) if kind == "commit" => {
+            tree_of_commit(&bytes).map_or(ReadSnapshot::Damaged, ReadSnapshot::Commit)
+        }
         Some(_) | None => ReadSnapshot::Damaged,
     })
+}
+
+/// The tree that the bytes of a commit name.
+fn tree_of_commit(bytes: &[u8]) -> Option<TreeId> {
+    let (tree, _) = split_once(bytes.strip_prefix(b"tree ")?, b'\n')?;
+    std::str::from_utf8(tree).ok()?.parse().ok()
 }
 
 impl Snapshots {
@@ -112,7 +123,7 @@ impl Snapshots {
                 SnapshotContents { tree: id.clone(), extras: self.extras_beside(id) }
             }
             ReadSnapshot::Tagged(contents) => contents,
-            ReadSnapshot::Damaged => {
+            ReadSnapshot::Commit(_) | ReadSnapshot::Damaged => {
                 let (tree, object) = (id.clone(), id.to_string());
                 return Err(SnapshotError::Corrupt { tree, object });
             }
