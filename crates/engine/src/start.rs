@@ -120,6 +120,8 @@ impl Engine {
         self.end_interrupted_runs(&new.plan)?;
         self.require_free_workspace(&new)?;
         let root = &self.settings.root;
+        // A merge that is just writing its files into the project is no change of anybody.
+        let merging = self.wait_for_lock("integration")?;
         let mut base = self.repository.base(root)?;
         let needs_repo = new.worktree
             || new
@@ -147,6 +149,7 @@ impl Engine {
         if let Some(base) = base.as_mut().filter(|_| !new.worktree) {
             base.tree = self.repository.uncommitted_tree(root)?;
         }
+        drop(merging);
         self.require_pinned(&new, base.as_ref())?;
         let policy_hash = self.policy_hash(&new.plan)?;
         ready()?;
