@@ -360,7 +360,7 @@ impl RunDetail {
             budgets: budgets.collect(),
             facts: run.facts.clone(),
             agents: agents.collect(),
-            commit: run.commit.as_ref().map(|commit| commit.commit.clone()),
+            commit: run.newest_commit().map(str::to_owned),
             changed_files: run.change.as_ref().map(|one| one.files.clone()).unwrap_or_default(),
             span: span(run),
             worktree: started.and_then(|started| started.worktree.clone()),

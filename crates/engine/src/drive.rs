@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use windlass_connect::received_signal;
 use windlass_kernel::Code;
-use windlass_kernel::run::plan::BudgetedResource;
+use windlass_kernel::run::plan::{BudgetedResource, Doer, Trigger};
 use windlass_kernel::run::{Change, Event, Failure, Next, NoteKind, PhaseResult, Run, Usage, Work};
 
 use crate::cancel::{detail_of, end_by};
@@ -19,6 +19,7 @@ use crate::error::EngineError;
 use crate::phase_executor::{Assignment, Completion, PhaseRecorder, Subject, Verdict, WorkResult};
 use crate::policy_reader::{PolicyStamp, end_by_policy};
 use crate::review::{review_of, reviewer_of, with_conditions};
+use crate::rollback::unfinished_phase;
 use crate::run_recorder::RunRecorder;
 use crate::stop::StopRequest;
 
@@ -87,7 +88,11 @@ impl Engine {
         let Event::Held(mut held) = event else { return Ok(event) };
         let left = self.left_by_rollback(run)?;
         let change = self.repository.change_without(&self.workspace(run), run, &left);
-        if let Some(change) = readable(change)? {
+        if let Some(mut change) = readable(change)? {
+            if held.trigger == Trigger::RestartRequested && unfinished_phase(run).is_some() {
+                // Interrupted work may have committed.
+                change.commit = self.repository.moved(&self.workspace(run), run)?;
+            }
             held.change = Some(change);
         }
         Ok(Event::Held(held))
@@ -357,12 +362,13 @@ fn perform(
     recorder: &Mutex<RunRecorder>,
     work: Work,
 ) -> Result<Performed, EngineError> {
-    let Some(assignment) = assign(engine, recorder, work) else {
+    let Some(mut assignment) = assign(engine, recorder, work) else {
         return Ok(Performed { result: WorkResult::stopped(), change: None, events: Vec::new() });
     };
     if let Work::Do { phase, attempt } = work {
         engine.prepare_branch(&assignment.run, phase, attempt)?;
     }
+    assignment.owns_commits = !lock(recorder).moved_by_others && owns_commits(engine, &assignment)?;
     let phase_recorder = PhaseRecorder::new(recorder);
     let done =
         catch_unwind(AssertUnwindSafe(|| engine.executor.perform(&assignment, &phase_recorder)));
@@ -384,7 +390,12 @@ fn perform(
     })?;
     let change = match (&assignment.subject, &result) {
         (Subject::Work, WorkResult::Waiting { .. }) => {
-            readable(engine.repository.change(&assignment.workspace, &assignment.run))?
+            let change = engine.repository.change(&assignment.workspace, &assignment.run);
+            let mut change = readable(change)?;
+            if let Some(change) = change.as_mut().filter(|_| assignment.owns_commits) {
+                change.commit = engine.repository.moved(&assignment.workspace, &assignment.run)?;
+            }
+            change
         }
         _ => None,
     };
@@ -425,7 +436,25 @@ fn assign(engine: &Engine, recorder: &Mutex<RunRecorder>, work: Work) -> Option<
         attempt,
         subject,
         time_left,
+        owns_commits: false,
     })
+}
+
+/// Whether commits that appear on the run's branch during a piece of work are its own. They are not if others have
+/// moved the branch before, unless the same work was interrupted, which may have done that.
+fn owns_commits(engine: &Engine, assignment: &Assignment) -> Result<bool, EngineError> {
+    let Assignment { phase, run, at, workspace, .. } = assignment;
+    let may_commit = match &phase.doer {
+        Doer::Agent { .. } | Doer::Command { .. } => true,
+        // It records its commit itself.
+        Doer::Builtin { name, .. } => name != "commit",
+        Doer::Person { .. } | Doer::Consensus { .. } => false,
+    };
+    if phase.branch || !may_commit || !matches!(assignment.subject, Subject::Work) {
+        return Ok(false);
+    }
+    let was_interrupted = run.phase(*at).is_some_and(|(_, state)| state.interrupted);
+    Ok(was_interrupted || engine.repository.moved(workspace, run)?.is_none())
 }
 
 /// The result of an attempt that failed without doing anything.

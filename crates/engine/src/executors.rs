@@ -25,6 +25,8 @@ use windlass_kernel::run::{Failure, PhaseResult};
 use windlass_redact::Redactor;
 use windlass_runtime::{CallLimits, Clock};
 
+pub(crate) use builtin::commit_message;
+
 pub use agent::{
     AGENTS_OPTION, Agent, AgentJob, BUDGET_EXHAUSTED, DEFAULT_AGENT, INSTRUCTIONS_OPTION,
     JobBudget, Runner, RunnerChoice, TROUBLE,
@@ -227,7 +229,14 @@ impl Executors {
                     unreadable = Some(Failure { class: "critical_failure".to_owned(), reason });
                     None
                 }
-                change => change?,
+                change => {
+                    let mut change = change?;
+                    if let Some(change) = change.as_mut().filter(|_| assignment.owns_commits) {
+                        change.commit =
+                            self.repository.moved(&assignment.workspace, &assignment.run)?;
+                    }
+                    change
+                }
             }
         } else {
             None

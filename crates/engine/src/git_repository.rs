@@ -1,12 +1,13 @@
 //! The repository of a project through the git program.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use windlass_kernel::run::{Base, Change, Commit, Run};
 use windlass_kernel::{Code, Digest, Timestamp};
 use windlass_workspace::{
     CommitId, Git, GitCause, GitError, LineChange, OnChanges, PinnedPath, RefUpdate, TreeId,
-    Treeish, WorktreeStatus,
+    Treeish, WorktreeStatus, names_lost_object,
 };
 
 use crate::error::{EngineError, listed, listed_of};
@@ -15,6 +16,14 @@ use crate::repository::{CommitHook, FILES_MAX, Patch, PinRequest, PreparedCommit
 use crate::setup::copied_paths;
 use crate::snapshot_store::recorded_tree;
 use crate::start::worktree_branch;
+
+/// The pauses before something is done again whose objects vanished.
+const VANISHED_PAUSES: [Duration; 4] = [
+    Duration::from_millis(20),
+    Duration::from_millis(100),
+    Duration::from_millis(300),
+    Duration::from_millis(600),
+];
 
 /// The repository of a project; the project need not be in one.
 #[derive(Clone, Debug)]
@@ -38,10 +47,113 @@ impl GitRepository {
         let Some(head) = git.head()? else { return Ok(()) };
         let tree = git.tree_of_worktree()?;
         if let Some(commit) = commit_on(&git, head, &tree, message, at)? {
-            self.publish_commit(&self.root, &commit)?;
+            move_branch(&git, &commit)?;
         }
         Ok(())
     }
+
+    /// The changes of a run, unless git loses objects meanwhile.
+    fn change_now(
+        workspace: &Path,
+        run: &Run,
+        files: &[PathBuf],
+    ) -> Result<Option<Change>, EngineError> {
+        let started = run.started.as_ref();
+        let Some(base) = started.and_then(|started| started.base.as_ref()) else {
+            return Ok(None);
+        };
+        let git = without(git_of(workspace, run), workspace, run, files)?;
+        let tree = git.tree_of_worktree()?;
+        let stat = git.diff_to(&start_of(base)?, &tree)?;
+        let files = stat.files.iter().take(FILES_MAX);
+        // A binary file counts as one changed line.
+        let binary = stat.files.iter().filter(|file| file.lines == LineChange::Binary).count();
+        let lines = stat.added.saturating_add(stat.removed);
+        Ok(Some(Change {
+            commit: None,
+            // Equal trees change the base in the same way.
+            diff_digest: Digest::of(format!("{} {}", base.commit, tree.as_str()).as_bytes()),
+            files: files.map(|file| file.path.to_string_lossy().into_owned()).collect(),
+            lines: lines.saturating_add(u64::try_from(binary).unwrap_or_default()),
+            tree: tree.as_str().to_owned(),
+        }))
+    }
+
+    /// The patch of a run, unless git loses objects meanwhile.
+    fn diff_now(
+        workspace: &Path,
+        run: &Run,
+        since: Option<&str>,
+    ) -> Result<Option<Patch>, EngineError> {
+        let started = run.started.as_ref();
+        let Some(base) = started.and_then(|started| started.base.as_ref()) else {
+            return Ok(None);
+        };
+        let git = git_of(workspace, run);
+        let tree = git.tree_of_worktree()?;
+        let text = git.patch_to(&start_of(base)?, &tree)?;
+        let since = since.map(|since| -> Result<String, EngineError> {
+            let since = recorded_tree(since)?;
+            Ok(if since == tree {
+                String::new()
+            } else {
+                git.patch_to(&Treeish::Tree(since), &tree)?
+            })
+        });
+        let since = since.transpose()?;
+        let changed = run.change.as_ref().map(|change| changed_since(&git, change, &tree));
+        let changed = changed.transpose()?.unwrap_or_default();
+        Ok(Some(Patch { text, since, tree: tree.as_str().to_owned(), changed }))
+    }
+}
+
+/// The name under which a run's prepared commit is kept until its branch has it.
+fn kept_commit(run_id: &str) -> String {
+    format!("{run_id}/commit")
+}
+
+/// Moves the branch to a commit, and the index with it.
+fn move_branch(git: &Git, commit: &Commit) -> Result<(), EngineError> {
+    let name = match commit.branch.as_str() {
+        "HEAD" => "HEAD".to_owned(),
+        branch => format!("refs/heads/{branch}"),
+    };
+    let new = recorded_commit(&commit.commit)?;
+    let parent = recorded_commit(&commit.parent)?;
+    match git.update_ref(&name, &new, Some(&parent))? {
+        RefUpdate::Updated | RefUpdate::AlreadyThere => {
+            // If the user has switched to another branch meanwhile, the index is not ours.
+            if git.head()?.as_ref() == Some(&new) {
+                git.reset_index(&new)?;
+            }
+            Ok(())
+        }
+        RefUpdate::Moved { actual } => Err(EngineError::Requirement {
+            code: Code::RepoMoved,
+            message: format!(
+                "`{}` has moved to {} while the run was committing; its commit is {}",
+                commit.branch,
+                actual.as_ref().map_or("nothing", CommitId::as_str),
+                commit.commit
+            ),
+        }),
+    }
+}
+
+/// Does something with objects that no ref names yet. If somebody's `git gc --prune=now` removes them meanwhile, it is
+/// done again, which writes them again.
+pub(crate) fn while_objects_vanish<T>(
+    mut act: impl FnMut() -> Result<T, EngineError>,
+) -> Result<T, EngineError> {
+    for pause in VANISHED_PAUSES {
+        match act() {
+            Err(EngineError::Requirement { message, .. }) if names_lost_object(&message) => {
+                std::thread::sleep(pause);
+            }
+            done => return done,
+        }
+    }
+    act()
 }
 
 /// Parses a commit id from the journal.
@@ -100,10 +212,7 @@ pub(crate) fn require_clean(git: &Git) -> Result<(), EngineError> {
 /// The commit at which a run left its branch.
 pub(crate) fn expected(run: &Run) -> Option<&str> {
     let base = run.started.as_ref().and_then(|started| started.base.as_ref());
-    run.commit
-        .as_ref()
-        .map(|commit| commit.commit.as_str())
-        .or(base.map(|base| base.commit.as_str()))
+    run.newest_commit().or(base.map(|base| base.commit.as_str()))
 }
 
 /// The branch that a run works on; `None` if it began without one.
@@ -247,7 +356,8 @@ impl Repository for GitRepository {
         let git = git_of(workspace, run);
         require_branch(&git, run)?;
         // A commit may be recorded to which the branch has not been moved yet.
-        let parent = run.commit.as_ref().map(|commit| commit.parent.as_str());
+        let prepared = run.commit.as_ref().filter(|_| run.left_at.is_none());
+        let parent = prepared.map(|commit| commit.parent.as_str());
         let head = git.head()?;
         if parent.is_none() || head.as_ref().map(CommitId::as_str) != parent {
             require_head(&git, run)?;
@@ -270,30 +380,27 @@ impl Repository for GitRepository {
         self.change_without(workspace, run, &[])
     }
 
+    fn moved(&self, workspace: &Path, run: &Run) -> Result<Option<String>, EngineError> {
+        let Some(left) = expected(run) else { return Ok(None) };
+        let git = Git::new(workspace);
+        let Some(head) = git.head()?.filter(|head| head.as_str() != left) else { return Ok(None) };
+        let branch = branch_of(run);
+        // The work tree of a phase is on no branch, too.
+        if git.branch()? != branch || branch.is_none() && workspace != self.root {
+            return Ok(None);
+        }
+        // A commit that is gone is no ancestor of any other.
+        let descends = git.is_ancestor(&recorded_commit(left)?, &head).unwrap_or(false);
+        Ok(descends.then(|| head.as_str().to_owned()))
+    }
+
     fn change_without(
         &self,
         workspace: &Path,
         run: &Run,
         files: &[PathBuf],
     ) -> Result<Option<Change>, EngineError> {
-        let started = run.started.as_ref();
-        let Some(base) = started.and_then(|started| started.base.as_ref()) else {
-            return Ok(None);
-        };
-        let git = without(git_of(workspace, run), workspace, run, files)?;
-        let tree = git.tree_of_worktree()?;
-        let stat = git.diff_to(&start_of(base)?, &tree)?;
-        let files = stat.files.iter().take(FILES_MAX);
-        // A binary file counts as one changed line.
-        let binary = stat.files.iter().filter(|file| file.lines == LineChange::Binary).count();
-        let lines = stat.added.saturating_add(stat.removed);
-        Ok(Some(Change {
-            // Equal trees change the base in the same way.
-            diff_digest: Digest::of(format!("{} {}", base.commit, tree.as_str()).as_bytes()),
-            files: files.map(|file| file.path.to_string_lossy().into_owned()).collect(),
-            lines: lines.saturating_add(u64::try_from(binary).unwrap_or_default()),
-            tree: tree.as_str().to_owned(),
-        }))
+        while_objects_vanish(|| Self::change_now(workspace, run, files))
     }
 
     fn diff(
@@ -302,25 +409,7 @@ impl Repository for GitRepository {
         run: &Run,
         since: Option<&str>,
     ) -> Result<Option<Patch>, EngineError> {
-        let started = run.started.as_ref();
-        let Some(base) = started.and_then(|started| started.base.as_ref()) else {
-            return Ok(None);
-        };
-        let git = git_of(workspace, run);
-        let tree = git.tree_of_worktree()?;
-        let text = git.patch_to(&start_of(base)?, &tree)?;
-        let since = since.map(|since| -> Result<String, EngineError> {
-            let since = recorded_tree(since)?;
-            Ok(if since == tree {
-                String::new()
-            } else {
-                git.patch_to(&Treeish::Tree(since), &tree)?
-            })
-        });
-        let since = since.transpose()?;
-        let changed = run.change.as_ref().map(|change| changed_since(&git, change, &tree));
-        let changed = changed.transpose()?.unwrap_or_default();
-        Ok(Some(Patch { text, since, tree: tree.as_str().to_owned(), changed }))
+        while_objects_vanish(|| Self::diff_now(workspace, run, since))
     }
 
     fn require_filters(&self, workspace: &Path) -> Result<(), EngineError> {
@@ -349,38 +438,32 @@ impl Repository for GitRepository {
         at: Timestamp,
     ) -> Result<PreparedCommit, EngineError> {
         let git = git_of(workspace, run);
-        let head = require_head(&git, run)?;
-        let tree = reviewed_tree(&git, &head, run)?;
-        let commit = commit_on(&git, head, &tree, message, at)?;
-        Ok(commit.map_or(PreparedCommit::Nothing, PreparedCommit::Commit))
+        while_objects_vanish(|| {
+            let head = require_head(&git, run)?;
+            let tree = reviewed_tree(&git, &head, run)?;
+            let Some(commit) = commit_on(&git, head, &tree, message, at)? else {
+                return Ok(PreparedCommit::Nothing);
+            };
+            // No branch has it yet, and whoever runs `git gc` must not remove it.
+            let run_id = crate::engine::run_name(run);
+            git.keep_commit(&kept_commit(&run_id), &recorded_commit(&commit.commit)?)?;
+            Ok(PreparedCommit::Commit(commit))
+        })
     }
 
-    fn publish_commit(&self, workspace: &Path, commit: &Commit) -> Result<(), EngineError> {
+    fn publish_commit(
+        &self,
+        workspace: &Path,
+        run_id: &str,
+        commit: &Commit,
+    ) -> Result<(), EngineError> {
         let git = Git::new(workspace);
-        let name = match commit.branch.as_str() {
-            "HEAD" => "HEAD".to_owned(),
-            branch => format!("refs/heads/{branch}"),
-        };
-        let new = recorded_commit(&commit.commit)?;
-        let parent = recorded_commit(&commit.parent)?;
-        match git.update_ref(&name, &new, Some(&parent))? {
-            RefUpdate::Updated | RefUpdate::AlreadyThere => {
-                // If the user has switched to another branch meanwhile, the index is not ours.
-                if git.head()?.as_ref() == Some(&new) {
-                    git.reset_index(&new)?;
-                }
-                Ok(())
-            }
-            RefUpdate::Moved { actual } => Err(EngineError::Requirement {
-                code: Code::RepoMoved,
-                message: format!(
-                    "`{}` has moved to {} while the run was committing; its commit is {}",
-                    commit.branch,
-                    actual.as_ref().map_or("nothing", CommitId::as_str),
-                    commit.commit
-                ),
-            }),
-        }
+        move_branch(&git, commit)?;
+        Ok(git.release_commit(&kept_commit(run_id))?)
+    }
+
+    fn has_commit(&self, workspace: &Path, commit: &Commit) -> Result<bool, EngineError> {
+        Ok(Git::new(workspace).commit_exists(&recorded_commit(&commit.commit)?)?)
     }
 
     fn make_worktree(&self, folder: &Path, branch: &str, base: &Base) -> Result<(), EngineError> {

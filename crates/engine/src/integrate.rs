@@ -10,7 +10,10 @@ use windlass_workspace::{CommitId, CommitMerge, Git, GitCause, GitError, RefUpda
 
 use crate::engine::{Engine, run_name};
 use crate::error::{EngineError, listed};
-use crate::git_repository::{expected, git_of, recorded_commit, require_clean};
+use crate::executors::commit_message;
+use crate::git_repository::{
+    expected, git_of, recorded_commit, require_clean, while_objects_vanish,
+};
 use crate::start::worktree_branch;
 
 /// A request to merge the branch of a run.
@@ -85,8 +88,12 @@ impl Engine {
         };
         let known = run.integration.prepared.as_ref();
         let known = known.filter(|known| known.into == into && known.tip == tip.as_str());
-        if let Some(known) = known {
-            let (old, new) = (recorded_commit(&known.before)?, recorded_commit(&known.commit)?);
+        let kept = kept_merge(&run_name(&run));
+        if let Some(known) = known
+            && let (old, new) = (recorded_commit(&known.before)?, recorded_commit(&known.commit)?)
+            // One that git has removed, before the branch had it, is made again.
+            && git.commit_exists(&new)?
+        {
             let is_merged = git.is_ancestor(&new, &before)?;
             if is_merged && run.integration.done {
                 return Ok(done(&before, true));
@@ -98,6 +105,7 @@ impl Engine {
                 }
                 let commit = known.commit.clone();
                 recorder.append(vec![event(IntegrationStep::Done { commit })])?;
+                git.release_commit(&kept)?;
                 return Ok(done(&new, is_merged));
             }
         }
@@ -108,25 +116,34 @@ impl Engine {
             // It is removed afterwards, with everything that is not committed.
             require_clean(&git_of(&self.workspace(&run), &run))?;
         }
-        let commit =
-            match self.merge_commit(&git, &run, request.strategy, (&into, &before), &tip)? {
-                Ok(commit) => commit,
-                Err(paths) => {
-                    let message = format!(
-                        "`{branch}` and `{into}` have changed the same lines of {}",
-                        listed(&paths)
-                    );
-                    let conflicted = IntegrationStep::Conflicted {
-                        before: before.as_str().to_owned(),
-                        by: self.settings.by.clone(),
-                        into,
-                        paths,
-                        tip: tip.as_str().to_owned(),
-                    };
-                    recorder.append(vec![event(conflicted)])?;
-                    return Err(refused(Code::MergeConflict, message));
-                }
-            };
+        let merged = while_objects_vanish(|| {
+            let merged = self.merge_commit(&git, &run, request.strategy, (&into, &before), &tip)?;
+            if let Ok(commit) = &merged
+                && *commit != tip
+            {
+                // No branch has it yet, and whoever runs `git gc` must not remove it.
+                git.keep_commit(&kept, commit)?;
+            }
+            Ok(merged)
+        })?;
+        let commit = match merged {
+            Ok(commit) => commit,
+            Err(paths) => {
+                let message = format!(
+                    "`{branch}` and `{into}` have changed the same lines of {}",
+                    listed(&paths)
+                );
+                let conflicted = IntegrationStep::Conflicted {
+                    before: before.as_str().to_owned(),
+                    by: self.settings.by.clone(),
+                    into,
+                    paths,
+                    tip: tip.as_str().to_owned(),
+                };
+                recorder.append(vec![event(conflicted)])?;
+                return Err(refused(Code::MergeConflict, message));
+            }
+        };
         if let Some(folder) = checked_out(&git, &into)? {
             require_committed(&Git::new(&folder), &into)?;
             git.check_advance(&folder, &before, &commit).map_err(in_the_way)?;
@@ -143,6 +160,7 @@ impl Engine {
         self.publish(&git, &into, &before, &commit)?;
         let merged = IntegrationStep::Done { commit: commit.as_str().to_owned() };
         recorder.append(vec![event(merged)])?;
+        git.release_commit(&kept)?;
         Ok(done(&commit, false))
     }
 
@@ -151,6 +169,21 @@ impl Engine {
     fn tip(&self, git: &Git, branch: &str, run: &Run) -> Result<CommitId, EngineError> {
         let tip = git.branch_tip(branch)?;
         let left = expected(run).map(recorded_commit).transpose()?;
+        if let (Some(tip), Some(left)) = (&tip, &left)
+            && tip == left
+            && run.left_at.is_some()
+            && run
+                .reviewed
+                .as_deref()
+                .is_some_and(|tree| git.tree_of(tip).map_or(true, |of_tip| of_tip.as_str() != tree))
+        {
+            let message = format!(
+                "`{branch}` has other files than those with which run `{}` passed: its work has committed only \
+                 a part of them, or others later",
+                run_name(run)
+            );
+            return Err(refused(Code::ChangeUnreviewed, message));
+        }
         if let (Some(tip), Some(left)) = (&tip, &left)
             && (tip == left || run.integration.conflicted && git.is_ancestor(left, tip)?)
         {
@@ -196,9 +229,12 @@ impl Engine {
         let (message, parents) = match strategy {
             // The message of the run's own commit, which names the run, also after a person has added others.
             MergeStrategy::Squash => {
-                let own =
-                    run.commit.as_ref().map(|own| recorded_commit(&own.commit)).transpose()?;
-                (git.message_of(own.as_ref().unwrap_or(tip))?, vec![before.clone()])
+                let message = match &run.commit {
+                    Some(own) => git.message_of(&recorded_commit(&own.commit)?)?,
+                    // The work has made all commits: the message that the run's own would have.
+                    None => commit_message(run),
+                };
+                (message, vec![before.clone()])
             }
             MergeStrategy::Merge | MergeStrategy::FastForward => {
                 let branch = worktree_branch(&run_name(run));
@@ -233,6 +269,11 @@ impl Engine {
             None => Ok(()),
         }
     }
+}
+
+/// The name under which the commit of a merge is kept until the target branch has it.
+fn kept_merge(run_id: &str) -> String {
+    format!("{run_id}/merge")
 }
 
 fn event(step: IntegrationStep) -> Event {

@@ -46,6 +46,8 @@ pub struct Assignment {
     pub plan_id: PlanId,
     /// The remaining working time, if it is limited.
     pub time_left: Option<Duration>,
+    /// Whether commits that the run's branch has after the work are the work's own.
+    pub owns_commits: bool,
 }
 
 /// The part of a phase to perform.

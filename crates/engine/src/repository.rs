@@ -64,6 +64,13 @@ pub trait Repository: Send + Sync {
     /// [`EngineError::Requirement`] if git fails.
     fn change(&self, workspace: &Path, run: &Run) -> Result<Option<Change>, EngineError>;
 
+    /// Returns the commit of a run's branch, if it descends from the one at which the run left the branch and is
+    /// another one; `None` if the workspace is on another branch.
+    ///
+    /// # Errors
+    /// [`EngineError::Requirement`] if git fails.
+    fn moved(&self, workspace: &Path, run: &Run) -> Result<Option<String>, EngineError>;
+
     /// Returns the changes of a run so far without these new files, which are not the run's; their paths are
     /// relative to the workspace.
     ///
@@ -130,7 +137,18 @@ pub trait Repository: Send + Sync {
     ///
     /// # Errors
     /// [`EngineError::Requirement`] if the branch has moved meanwhile.
-    fn publish_commit(&self, workspace: &Path, commit: &Commit) -> Result<(), EngineError>;
+    fn publish_commit(
+        &self,
+        workspace: &Path,
+        run_id: &str,
+        commit: &Commit,
+    ) -> Result<(), EngineError>;
+
+    /// Whether a prepared commit still exists.
+    ///
+    /// # Errors
+    /// [`EngineError::Requirement`] if git fails.
+    fn has_commit(&self, workspace: &Path, commit: &Commit) -> Result<bool, EngineError>;
 
     /// Adds a work tree for a run, on a new branch.
     ///

@@ -82,6 +82,9 @@ impl Engine {
         if self.requires_unchanged(&run, hold)? {
             self.repository.require_unchanged(&self.workspace(&run), &run)?;
         }
+        // What others committed during the hold does not become the work's own.
+        recorder.moved_by_others = !self.is_own_work(&run, hold)?
+            && self.repository.moved(&self.workspace(&run), &run)?.is_some();
         self.packets.check(&run)?;
         if hold.is_expired(self.recording.clock.now()) {
             return self.expire(recorder);

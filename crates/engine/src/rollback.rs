@@ -164,6 +164,7 @@ impl Engine {
             archived: run.archived_by(checkpoint),
             by: request.by.clone(),
             checkpoint: checkpoint.id,
+            commit: self.left_by_interrupted_work(run)?,
             from: run.checkpoints.last().map(|checkpoint| checkpoint.id),
             reason: request.reason.clone(),
             resume: request.resume,
@@ -199,6 +200,23 @@ impl Engine {
         rollback.target = Some(target.to_string());
         rollback.tree = Some(tree.to_string());
         Ok((rollback, plan))
+    }
+
+    /// The commit at which interrupted work left the branch of a run, if that is not recorded: the work has
+    /// committed, or a commit of the run was prepared that its branch does not have.
+    fn left_by_interrupted_work(&self, run: &Run) -> Result<Option<String>, EngineError> {
+        if unfinished_phase(run).is_none() {
+            return Ok(None);
+        }
+        let workspace = self.workspace(run);
+        if let Some(commit) = self.repository.moved(&workspace, run)? {
+            return Ok(Some(commit));
+        }
+        let Some(prepared) = run.commit.as_ref().filter(|_| run.left_at.is_none()) else {
+            return Ok(None);
+        };
+        let now = self.repository.base(&workspace)?.map(|now| now.commit);
+        Ok(now.filter(|now| *now == prepared.parent))
     }
 
     /// Compares the workspace `now` with the run's last capture and with the checkpoint's `tree`. Returns
@@ -377,7 +395,7 @@ fn without_files(run: &Run, checkpoint: &CheckpointRecord) -> RollbackPlan {
         nested: Vec::new(),
         unfinished: None,
         ended: run.ended.as_ref().map(|ended| ended.outcome),
-        commit: run.commit.as_ref().map(|commit| commit.commit.clone()),
+        commit: run.newest_commit().map(str::to_owned),
     }
 }
 
@@ -401,7 +419,7 @@ fn refuse_to_take(run: &Run, plan: &RollbackPlan) -> Result<(), EngineError> {
 }
 
 /// The phase that changes the run's workspace and is not done, if any.
-fn unfinished_phase(run: &Run) -> Option<String> {
+pub(crate) fn unfinished_phase(run: &Run) -> Option<String> {
     let unfinished = run.all_phases().find(|(phase, state)| {
         let works = match phase.doer {
             Doer::Agent { .. } | Doer::Builtin { .. } | Doer::Command { .. } => true,

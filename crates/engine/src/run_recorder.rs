@@ -56,6 +56,8 @@ pub struct RunRecorder {
     recorder: Recorder<Run>,
     /// Whether the last commit began a rollback.
     begun_rollback: bool,
+    /// Whether others moved the run's branch during the hold from which this process has resumed it.
+    pub(crate) moved_by_others: bool,
 }
 
 impl RunRecorder {
@@ -67,7 +69,12 @@ impl RunRecorder {
     ) -> Result<Self, EngineError> {
         let observers = recording.observers(trace_id);
         let recorder = Recorder::begin(&recording.store, trace_id, PlanId(trace_id.0), observers);
-        let mut recorder = Self { recording: recording.clone(), recorder, begun_rollback: false };
+        let mut recorder = Self {
+            recording: recording.clone(),
+            recorder,
+            begun_rollback: false,
+            moved_by_others: false,
+        };
         recorder.append(vec![Event::Started(Box::new(started))])?;
         Ok(recorder)
     }
@@ -76,7 +83,12 @@ impl RunRecorder {
     pub(crate) fn open(recording: &Recording, trace_id: TraceId) -> Result<Self, EngineError> {
         let observers = recording.observers(trace_id);
         let recorder = Recorder::open(&recording.store, trace_id, observers)?;
-        Ok(Self { recording: recording.clone(), recorder, begun_rollback: false })
+        Ok(Self {
+            recording: recording.clone(),
+            recorder,
+            begun_rollback: false,
+            moved_by_others: false,
+        })
     }
 
     /// The run.

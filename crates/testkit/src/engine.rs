@@ -35,7 +35,7 @@ impl FakeRepository {
     #[must_use]
     pub fn change() -> Change {
         let diff_digest = Digest::of(b"a change");
-        Change { diff_digest, files: Vec::new(), lines: 3, tree: EMPTY.to_owned() }
+        Change { commit: None, diff_digest, files: Vec::new(), lines: 3, tree: EMPTY.to_owned() }
     }
 
     fn clean(&self) -> Result<(), EngineError> {
@@ -74,6 +74,10 @@ impl Repository for FakeRepository {
 
     fn change(&self, _: &Path, _: &Run) -> Result<Option<Change>, EngineError> {
         Ok(Some(Self::change()))
+    }
+
+    fn moved(&self, _: &Path, _: &Run) -> Result<Option<String>, EngineError> {
+        Ok(None)
     }
 
     fn change_without(
@@ -121,8 +125,12 @@ impl Repository for FakeRepository {
         Ok(PreparedCommit::Nothing)
     }
 
-    fn publish_commit(&self, _: &Path, _: &Commit) -> Result<(), EngineError> {
+    fn publish_commit(&self, _: &Path, _: &str, _: &Commit) -> Result<(), EngineError> {
         Ok(())
+    }
+
+    fn has_commit(&self, _: &Path, _: &Commit) -> Result<bool, EngineError> {
+        Ok(true)
     }
 
     fn make_worktree(&self, _: &Path, _: &str, _: &Base) -> Result<(), EngineError> {

@@ -20,7 +20,8 @@ pub use git::{
     GitError, GitSettings, Hook, LineChange, ObjectIdError, OnChanges, PinnedKind, PinnedPath,
     Pushed, Rebased, RefUpdate, SYSTEM_FOLDERS, Signature, TakeOverError, TakenOver, TreeId,
     Treeish, Upstream, Worktree, WorktreeStatus, check_pinned_place, configure_git, find_helper,
-    require_pinned_unchanged, sweep_index_folders, take_over, take_over_in_steps,
+    names_lost_object, require_pinned_unchanged, sweep_index_folders, take_over,
+    take_over_in_steps,
 };
 pub use snapshot::{
     Capture, ChangeKind, Damage, DamagedSnapshot, Entry, EntryMode, Merged, ObjectIndex,

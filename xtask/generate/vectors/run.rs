@@ -90,7 +90,13 @@ fn usage() -> Usage {
 
 fn change() -> Change {
     let files = vec!["src/a.rs".to_owned(), "é.txt".to_owned()];
-    Change { diff_digest: Digest::of(b"diff"), files, lines: 12, tree: "4b825dc6".to_owned() }
+    Change {
+        commit: None,
+        diff_digest: Digest::of(b"diff"),
+        files,
+        lines: 12,
+        tree: "4b825dc6".to_owned(),
+    }
 }
 
 fn done() -> PhaseResult {

@@ -205,7 +205,7 @@ pub fn complete_item(run: &Run, output: &Output) -> Result<(), Failure> {
     if ended.outcome != RunOutcome::Pass {
         return Ok(());
     }
-    let commit = run.commit.as_ref().map(|commit| format!(", commit {}", commit.commit));
+    let commit = run.newest_commit().map(|commit| format!(", commit {commit}"));
     let evidence = format!("{}{}", started.run_id, commit.unwrap_or_default());
     mark(&file, line, digest, &evidence, ended.at)?;
     output.note(&format!("marked done in {}, line {line}", sanitize(&file.display().to_string())));

@@ -134,8 +134,16 @@ fn not_merged(
     setup: &RunSetup,
     trace_id: TraceId,
 ) -> Failure {
-    let is_conflict = error.code() == Code::MergeConflict;
+    let (is_conflict, is_moved) =
+        (error.code() == Code::MergeConflict, error.code() == Code::RepoMoved);
+    let is_unreviewed = error.code() == Code::ChangeUnreviewed;
     let failure = Failure::from(error);
+    if is_moved || is_unreviewed {
+        return failure.hint(
+            "look at the commits of both branches with `git log`; a branch that is as it should be can be merged \
+             with `git merge`, one that is not can be moved back with `git branch -f`",
+        );
+    }
     // The conflict has just been recorded.
     let run = setup.engine.read(trace_id).ok().filter(|_| is_conflict);
     let lines = run.and_then(|run| {

@@ -299,8 +299,8 @@ pub fn print_end(run: &Run, output: &Output) {
     // A run that ended while on hold counts as ended.
     if let Some(ended) = &run.ended {
         let style = if ended.outcome == RunOutcome::Pass { Style::Good } else { Style::Bad };
-        let commit = run.commit.as_ref().filter(|_| ended.outcome == RunOutcome::Pass);
-        let commit = commit.map(|commit| format!(", commit {}", commit.commit)).unwrap_or_default();
+        let commit = run.newest_commit().filter(|_| ended.outcome == RunOutcome::Pass);
+        let commit = commit.map(|commit| format!(", commit {commit}")).unwrap_or_default();
         let detail = if ended.detail.is_empty() {
             String::new()
         } else {
@@ -478,7 +478,7 @@ pub fn describe(run: &Run) -> Value {
         );
         object.insert("facts".to_owned(), json!(run.facts));
         object.insert("merge_conflict".to_owned(), json!(run.integration.conflict));
-        object.insert("commit".to_owned(), json!(run.commit.as_ref().map(|commit| &commit.commit)));
+        object.insert("commit".to_owned(), json!(run.newest_commit()));
         object.insert("detail".to_owned(), json!(run.ended.as_ref().map(|ended| &ended.detail)));
         object.insert(
             "spent".to_owned(),

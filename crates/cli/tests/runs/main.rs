@@ -49,6 +49,7 @@ mod mends_16_words;
 mod mends_17_missing;
 mod mends_19_growth;
 mod mends_21_meanwhile;
+mod mends_21_commits;
 mod mistakes;
 mod packets;
 mod phases;

@@ -6,6 +6,8 @@ mod hydrate;
 mod policy;
 mod scope;
 
+pub(crate) use commit::commit_message;
+
 use std::collections::BTreeMap;
 
 use serde_json::Value;

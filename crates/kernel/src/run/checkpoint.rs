@@ -132,6 +132,9 @@ pub struct Rollback {
     pub by: String,
     /// The target checkpoint.
     pub checkpoint: CheckpointId,
+    /// The commit at which interrupted work left the run's branch, if no other event records it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
     /// The newest checkpoint before the rollback.
     #[serde(deserialize_with = "present")]
     pub from: Option<CheckpointId>,

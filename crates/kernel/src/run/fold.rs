@@ -165,6 +165,9 @@ impl Run {
             Event::Resumed { .. } => self.resume(),
             Event::Restarted { .. } => {
                 self.interrupted();
+                for position in self.index.at_work.clone() {
+                    self.change(position, |state| state.interrupted = true);
+                }
                 Ok(())
             }
             Event::CommitPrepared { branch, commit, parent, tree } => {
@@ -172,6 +175,7 @@ impl Run {
                     [branch, commit, parent, tree].map(Clone::clone);
                 self.commit = Some(Commit { branch, commit, parent, tree });
                 self.commit_at = Some(ts);
+                self.left_at = None;
                 Ok(())
             }
             Event::Ended { outcome, reason, detail } => {
@@ -233,6 +237,9 @@ impl Run {
     pub(super) fn set_change(&mut self, change: Option<&Change>) {
         if let Some(change) = change {
             self.spent.changed_lines = change.lines;
+            if change.commit.is_some() {
+                self.left_at.clone_from(&change.commit);
+            }
             self.change = Some(change.clone());
         }
     }
@@ -276,6 +283,7 @@ impl Run {
             state.open_audit = None;
             state.open_subagents.clear();
             state.uncertain = false;
+            state.interrupted = false;
         });
     }
 
@@ -334,6 +342,7 @@ impl Run {
             state.started_at = Some(ts);
             state.pending_verdict = None;
             state.done = None;
+            state.interrupted = false;
             state.branch = super::branch::Branch::default();
             state.reviews.clear();
             state.agents.clear();

@@ -193,13 +193,19 @@ impl Run {
             }
             Trigger::MergeConflict => self.conflict_resolved(position),
             Trigger::RolledBack => self.paused = false,
-            Trigger::AgentUnavailable | Trigger::CallApproval => {
-                self.change(position, |state| state.waiting = None);
-            }
+            Trigger::AgentUnavailable => self.change(position, |state| state.waiting = None),
+            // The call is made before the work goes on.
+            Trigger::CallApproval => self.change(position, |state| {
+                state.waiting = None;
+                state.interrupted = true;
+            }),
             Trigger::SetupFailed => self.repeat_setup(),
             // A hold with another cause follows by itself.
             Trigger::RestartRequested => {}
-            Trigger::UncertainEffect => self.change(position, |state| state.uncertain = false),
+            Trigger::UncertainEffect => self.change(position, |state| {
+                state.uncertain = false;
+                state.interrupted = true;
+            }),
             Trigger::EscalationRequested | Trigger::WaiverRequested => {
                 let pending =
                     self.phases.get(position).and_then(|state| state.pending_verdict.as_ref());

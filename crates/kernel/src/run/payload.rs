@@ -136,6 +136,9 @@ pub enum WaitsFor {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
+    /// The commit to which the work moved the run's branch, if it did since the last record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub commit: Option<String>,
     /// The digest of the diff.
     pub diff_digest: Digest,
     /// The changed files.

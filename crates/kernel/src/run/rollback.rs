@@ -163,12 +163,27 @@ impl Run {
         if rollback.by.trim().is_empty() {
             return Err("it has no name of a person".to_owned());
         }
+        if let Some(commit) = &rollback.commit {
+            self.left_by_interrupted_work(commit);
+        }
         self.interrupted();
         self.due_checkpoint = None;
         self.hold = None;
         self.ended = None;
         self.rollback = Some(Arc::new(rollback.clone()));
         Ok(())
+    }
+
+    /// Sets the commit at which the branch is. A commit of the run that no branch has is given up.
+    fn left_by_interrupted_work(&mut self, commit: &str) {
+        let is_unpublished = self.commit.as_ref().is_some_and(|own| own.parent == commit);
+        if is_unpublished && self.left_at.is_none() {
+            self.commit = None;
+            self.commit_at = None;
+        }
+        let base = self.started.as_ref().and_then(|started| started.base.as_ref());
+        let is_base = base.is_some_and(|base| base.commit == commit);
+        self.left_at = Some(commit.to_owned()).filter(|_| !is_base);
     }
 
     /// Ends the run. A rollback that was not completed is given up with it.

@@ -113,6 +113,8 @@ pub struct PhaseState {
     /// Whether the process died while an invocation was open, which was neither started again nor
     /// decided on by a person.
     pub uncertain: bool,
+    /// Whether a part of the work was done before it is taken up again: its process died, or people approved a call.
+    pub interrupted: bool,
     /// When the newest attempt began.
     pub started_at: Option<Timestamp>,
     /// The separate work tree, if the phase has one.
@@ -318,6 +320,8 @@ pub struct Run {
     pub commit: Option<Commit>,
     /// When the newest commit was prepared.
     pub commit_at: Option<Timestamp>,
+    /// The commit at which the work of phases left the run's branch, if it moved the branch since the newest commit.
+    pub left_at: Option<String>,
     /// The notes of executors, oldest first.
     pub notes: Vec<RecordedNote>,
     /// How far the work tree of the run is made ready.
@@ -374,6 +378,7 @@ impl Run {
             agents: BTreeMap::new(),
             commit: None,
             commit_at: None,
+            left_at: None,
             notes: Vec::new(),
             setup: SetupState::default(),
             ended: None,
@@ -398,6 +403,13 @@ impl Run {
     #[must_use]
     pub fn plan(&self) -> Option<&Plan> {
         self.started.as_ref().map(|started| &started.plan)
+    }
+
+    /// The newest commit of the run's branch that the run, or the work of its phases, has made.
+    #[must_use]
+    pub fn newest_commit(&self) -> Option<&str> {
+        let own = self.commit.as_ref().map(|commit| commit.commit.as_str());
+        self.left_at.as_deref().or(own)
     }
 
     /// The builtins that the phases and their checks use, without repetitions.

@@ -147,7 +147,7 @@ impl Lab {
 
 pub fn changed(diff: &str, lines: u64) -> Change {
     let diff_digest = Digest::of(diff.as_bytes());
-    Change { diff_digest, files: vec!["a".into()], lines, tree: "t".into() }
+    Change { commit: None, diff_digest, files: vec!["a".into()], lines, tree: "t".into() }
 }
 
 pub fn tokens(count: u64) -> Usage {

@@ -293,6 +293,7 @@ fn a_rejection_reviews_nothing() {
         };
         let reviewed = lab.run.reviewed.clone();
         let now = Change {
+            commit: None,
             diff_digest: Digest::of(b"diff"),
             files: vec!["a.txt".into()],
             lines: 1,

@@ -83,6 +83,7 @@ impl Lab {
             archived: self.run.archived_by(checkpoint),
             by: "ann".into(),
             checkpoint: checkpoint.id,
+            commit: None,
             from: self.run.checkpoints.last().map(|checkpoint| checkpoint.id),
             reason: "try again".into(),
             resume,

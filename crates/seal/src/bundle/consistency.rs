@@ -139,8 +139,7 @@ impl<R: std::io::Read + std::io::Seek> BundleVerifier<'_, R> {
         }
         self.report.outcome =
             run.and_then(|run| run.ended.as_ref()).map(|ended| ended.outcome.as_str());
-        self.report.commit =
-            run.and_then(|run| run.commit.as_ref()).map(|commit| commit.commit.clone());
+        self.report.commit = run.and_then(|run| run.newest_commit()).map(str::to_owned);
         let Some(envelope) = self.read::<Envelope>(ENVELOPE) else { return };
         if let Some(reason) = signer.and_then(|key| envelope.check(key, &statement).err()) {
             self.invalid(ENVELOPE, reason);

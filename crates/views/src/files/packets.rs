@@ -86,12 +86,12 @@ impl RunView {
             phase_outcomes.insert(key, reached);
         }
         let requires_clean = started.plan.require.contains(&Requirement::CleanRepo);
-        let commit = run.commit.as_ref().filter(|_| passed);
+        let commit = run.newest_commit().filter(|_| passed);
         let end = end_of(run).into();
         let packet = TerminalPacket {
             steps_executed: self.completed.clone(),
             // The prepared commit of a failed run may not be part of any branch.
-            commit_hash: commit.map(|commit| commit.commit.clone()),
+            commit_hash: commit.map(str::to_owned),
             status: Some(if passed { RunStatus::Success } else { RunStatus::CleanFail }),
             start_ts: run.started_at.map(Into::into),
             end_ts: Some(end),

@@ -281,6 +281,7 @@ pub fn built(number: u8) -> PhaseResult {
     PhaseResult {
         calls: vec![call("fs/write", 1), call("fs/read", 2), call("fs/write", 3)],
         change: Some(Change {
+            commit: None,
             diff_digest: Digest::of(&[number]),
             files: vec!["src/a.rs".to_owned(), "src/b.rs".to_owned()],
             lines: 12,

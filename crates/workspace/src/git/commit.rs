@@ -9,6 +9,7 @@ use super::index_folder::IndexFolder;
 use super::replace::replace;
 use super::signing::Signing;
 use super::{CommitId, Git, GitError, TreeId, id_of, path_of};
+use crate::snapshot::SNAPSHOT_REFS;
 
 /// The author or committer of a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -164,6 +165,44 @@ impl Git {
         } else {
             Ok(RefUpdate::Moved { actual: after })
         }
+    }
+
+    /// Keeps a commit that no branch has yet: git removes nothing that a ref names. A commit that the same name has
+    /// kept before is not kept any longer.
+    ///
+    /// # Errors
+    /// [`GitError`], also when there is no such commit.
+    pub fn keep_commit(&self, name: &str, commit: &CommitId) -> Result<(), GitError> {
+        let operation = "keep the commit";
+        let reference = format!("{SNAPSHOT_REFS}{name}");
+        let git = self.write(operation).args(["-c", "core.logAllRefUpdates=false"]);
+        git.args(["update-ref", "--no-deref", &reference, commit.as_str()]).output()?;
+        if self.commit_exists(commit)? {
+            return Ok(());
+        }
+        // Git has removed it in that very moment. A ref to nothing would stop each later `git gc`.
+        self.release_commit(name)?;
+        let line = format!("nonexistent object {}", commit.as_str());
+        Err(GitError::new(operation, GitCause::Exit { how: "failed".to_owned(), line }))
+    }
+
+    /// Ends what [`Git::keep_commit`] began; a name that keeps nothing is no error.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub fn release_commit(&self, name: &str) -> Result<(), GitError> {
+        let reference = format!("{SNAPSHOT_REFS}{name}");
+        let git = self.write("release the commit").args(["update-ref", "--no-deref", "-d"]);
+        git.arg(&reference).output().map(drop)
+    }
+
+    /// Whether a commit exists, and its tree with it.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub fn commit_exists(&self, commit: &CommitId) -> Result<bool, GitError> {
+        let tree = format!("{}^{{tree}}", commit.as_str());
+        Ok(self.read("look for the commit").args(["cat-file", "-e", &tree]).run()?.code == Some(0))
     }
 
     fn read_ref(&self, name: &str) -> Result<Option<CommitId>, GitError> {

@@ -35,7 +35,7 @@ use std::sync::{Arc, OnceLock};
 use self::signing::Signing;
 
 pub use commit::{RefUpdate, Signature};
-pub use error::{GitCause, GitError};
+pub use error::{GitCause, GitError, names_lost_object};
 pub use hooks::Hook;
 pub use id::{CommitId, ObjectIdError, TreeId, Treeish};
 pub use index_folder::sweep_index_folders;

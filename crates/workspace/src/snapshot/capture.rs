@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
+use std::time::Duration;
 
 use super::extras::{Extras, note_modes};
 use super::index_state::{IndexState, RawPath, SavedIndex};
@@ -15,9 +16,16 @@ use super::user_index::{file_stamp, tracked_digest};
 use super::workspace::{Workspace, exists};
 use super::{SnapshotError, Snapshots};
 use crate::git::{Access, GitCause, Invocation, id_of, os, path_of, split_once};
-use crate::{GitError, TreeId};
+use crate::{GitError, TreeId, names_lost_object};
 
 const OPERATION: &str = "capture the workspace";
+/// The pauses before a workspace is captured again whose objects vanished.
+const VANISHED_PAUSES: [Duration; 4] = [
+    Duration::from_millis(20),
+    Duration::from_millis(100),
+    Duration::from_millis(300),
+    Duration::from_millis(600),
+];
 /// How git writes the mode of a nested repository.
 const NESTED_MODE: &[u8] = b"160000";
 
@@ -53,9 +61,37 @@ impl Snapshots {
         let name = super::reference::ref_name(reference)?;
         let workspace = self.workspace(workspace)?;
         let _lock = workspace.lock(&self.private)?;
-        let capture = self.capture_locked(&workspace)?;
-        self.update_ref(&name, &capture.tree)?;
-        Ok(capture)
+        self.while_objects_vanish(&workspace, || {
+            let capture = self.capture_locked(&workspace)?;
+            self.update_ref(&name, &capture.tree)?;
+            if self.has_tree(&capture.tree)? {
+                return Ok(capture);
+            }
+            // Git has removed it in that very moment. A ref to nothing would stop each later `git gc`.
+            self.delete_ref(&name)?;
+            let line = format!("nonexistent object {}", capture.tree);
+            let cause = GitCause::Exit { how: "failed".to_owned(), line };
+            Err(GitError::new(OPERATION, cause).into())
+        })
+    }
+
+    /// Captures again if somebody's `git gc --prune=now` removes objects that no ref names yet: a capture with a new
+    /// index writes all of them.
+    fn while_objects_vanish(
+        &self,
+        workspace: &Workspace,
+        mut act: impl FnMut() -> Result<Capture, SnapshotError>,
+    ) -> Result<Capture, SnapshotError> {
+        for pause in VANISHED_PAUSES {
+            match act() {
+                Err(SnapshotError::Git(error)) if names_lost_object(&error.to_string()) => {
+                    thread::sleep(pause);
+                    self.remove_index(workspace)?;
+                }
+                done => return done,
+            }
+        }
+        act()
     }
 
     /// Captures a workspace without a reference: git may prune the snapshot some weeks later.
@@ -65,7 +101,7 @@ impl Snapshots {
     pub fn capture_unreferenced(&self, workspace: &Path) -> Result<Capture, SnapshotError> {
         let workspace = self.workspace(workspace)?;
         let _lock = workspace.lock(&self.private)?;
-        self.capture_locked(&workspace)
+        self.while_objects_vanish(&workspace, || self.capture_locked(&workspace))
     }
 
     /// Captures a workspace whose lock is held.

@@ -139,6 +139,13 @@ impl Snapshots {
         Ok(())
     }
 
+    /// Deletes a ref, also one to an object that does not exist.
+    pub(super) fn delete_ref(&self, ref_name: &str) -> Result<(), SnapshotError> {
+        let git = self.refs_git("delete the reference", Access::Write);
+        git.args(["update-ref", "--no-deref", "-d", ref_name]).output()?;
+        Ok(())
+    }
+
     /// A git invocation on the repository that has the refs. Its settings apply: they say how refs are
     /// stored.
     fn refs_git(&self, operation: &'static str, access: Access) -> Invocation<'_> {

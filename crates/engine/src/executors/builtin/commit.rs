@@ -10,6 +10,7 @@ use windlass_kernel::run::{Event, InvocationResult, Run, Usage};
 use super::super::command::{Program, tail};
 use super::scope::violations;
 use super::{Builtin, BuiltinJob};
+use crate::engine::run_name;
 use crate::error::EngineError;
 use crate::phase_executor::WorkResult;
 use crate::repository::{CommitHook, PreparedCommit};
@@ -30,8 +31,14 @@ impl Builtin for Commit {
     fn perform(&self, job: &BuiltinJob<'_>) -> Result<WorkResult, EngineError> {
         let workspace = &job.assignment.workspace;
         let run = job.recorder.run();
-        if let (Some(commit), true) = (&run.commit, is_prepared(job)) {
-            return fail_if_moved(publish(job, commit));
+        let mut run = Run::clone(&run);
+        if let Some(commit) = run.commit.clone().filter(|_| is_prepared(job)) {
+            if job.repository.has_commit(workspace, &commit)? {
+                return fail_if_moved(publish(job, &commit));
+            }
+            // Git has removed it before a branch had it: it is made again.
+            run.commit = None;
+            run.left_at = Some(commit.parent);
         }
         let change = job.repository.change(workspace, &run)?;
         let Some(change) = change else {
@@ -115,9 +122,12 @@ fn pass_hook(job: &BuiltinJob<'_>, run: &Run) -> Result<HookResult, EngineError>
 
 fn commit(job: &BuiltinJob<'_>, run: &Run, note: Option<&str>) -> Result<WorkResult, EngineError> {
     let (workspace, now) = (&job.assignment.workspace, job.clock.now());
-    match job.repository.prepare_commit(workspace, run, &message(job), now)? {
+    match job.repository.prepare_commit(workspace, run, &commit_message(run), now)? {
         PreparedCommit::Nothing => Ok(WorkResult::answer(json!({
-            "summary": "nothing was changed, so nothing was committed",
+            "summary": match &run.left_at {
+                Some(_) => "the work has committed everything itself",
+                None => "nothing was changed, so nothing was committed",
+            },
             "commit": Value::Null,
         }))),
         PreparedCommit::Commit(commit) => {
@@ -146,7 +156,8 @@ fn publish(
     job: &BuiltinJob<'_>,
     commit: &windlass_kernel::run::Commit,
 ) -> Result<WorkResult, EngineError> {
-    job.repository.publish_commit(&job.assignment.workspace, commit)?;
+    let run_id = run_name(&job.assignment.run);
+    job.repository.publish_commit(&job.assignment.workspace, &run_id, commit)?;
     Ok(answer(&commit.commit, &commit.branch))
 }
 
@@ -179,21 +190,22 @@ fn answer(commit: &str, branch: &str) -> WorkResult {
 }
 
 /// The commit message: proposed by the last phase that did work, or the task. A phase that judges has no say in it.
-fn message(job: &BuiltinJob<'_>) -> String {
-    let run = &job.assignment.run;
+pub(crate) fn commit_message(run: &Run) -> String {
     let proposed = run.all_phases().filter_map(|(_, state)| {
         let answer = &state.done.as_ref()?.answer;
         let judges = answer.get("verdict").is_some();
         answer.get("commit_message").filter(|_| !judges)?.as_str().map(str::to_owned)
     });
-    let task = job.task().get("task").and_then(Value::as_str).unwrap_or("a change");
+    let started = run.started.as_ref();
+    let task = started.and_then(|started| started.task.get("task")?.as_str());
+    let task = task.unwrap_or("a change");
     let proposed = proposed.filter(|text| !text.trim().is_empty()).last();
     let text = proposed.unwrap_or_else(|| task.to_owned());
     let text = if text.trim().is_empty() { "a change" } else { text.trim() };
     let (title, rest) = text.split_once('\n').unwrap_or((text, ""));
     let short: String = title.chars().take(TITLE_CHARS_MAX).collect();
     let body = if short.len() < title.len() { text } else { rest.trim() };
-    let run_id = run.started.as_ref().map(|started| started.run_id.as_str()).unwrap_or_default();
+    let run_id = started.map(|started| started.run_id.as_str()).unwrap_or_default();
     let body = if body.is_empty() { String::new() } else { format!("\n{body}\n") };
     format!("{short}\n{body}\nWindlass-Run: {run_id}\n")
 }
