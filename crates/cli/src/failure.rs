@@ -48,24 +48,26 @@ impl Failure {
 
     /// The same as an error of the engine.
     pub fn into_engine_error(self) -> EngineError {
-        let Self { code, mut message, causes, hint } = self;
-        for cause in causes {
-            message.push_str(": ");
-            message.push_str(&cause);
-        }
+        let (message, Self { code, hint, .. }) = (self.message(), self);
         EngineError::Invalid { code, message, hint }
     }
 
     /// The failure in one line.
     pub fn summary(&self) -> String {
-        let mut text = self.message.clone();
-        for cause in &self.causes {
-            text.push_str(": ");
-            text.push_str(cause);
-        }
-        let hint = self.hint.as_deref().or_else(|| hint_of(self.code));
-        let hint = hint.map(|hint| format!("; {hint}")).unwrap_or_default();
-        format!("{text} [{}]{hint}", self.code)
+        let hint = self.advice().map(|hint| format!("; {hint}")).unwrap_or_default();
+        format!("{} [{}]{hint}", self.message(), self.code)
+    }
+
+    /// The message and its causes, in one line.
+    pub fn message(&self) -> String {
+        let all: Vec<&str> =
+            [&self.message].into_iter().chain(&self.causes).map(String::as_str).collect();
+        all.join(": ")
+    }
+
+    /// What to do.
+    pub fn advice(&self) -> Option<&str> {
+        self.hint.as_deref().or_else(|| hint_of(self.code))
     }
 
     /// The code.
@@ -85,7 +87,7 @@ impl Failure {
     pub fn print(&self, output: &Output) {
         let message = shown(&self.message);
         let causes: Vec<String> = self.causes.iter().map(|cause| shown(cause)).collect();
-        let hint = self.hint.as_deref().or_else(|| hint_of(self.code));
+        let hint = self.advice();
         if output.has_json_errors() {
             output.note(
                 &json!({ "error": {
@@ -234,8 +236,7 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
         }
         Code::StateRecoveryFailed => "`windlass call show ID` shows what is recorded",
         Code::StateLockAcquireFailed => {
-            "another live process is using it, or its lock file was removed; wait for that process to end, then try \
-             again"
+            "another process is at work on it: wait for it to end, then try again"
         }
         Code::StateConcurrentExecution => {
             "another process took over the trace; `windlass call show ID` shows its state"

@@ -12,6 +12,7 @@ use windlass_kernel::{Call, Code, Machine, State, Timestamp, TraceId};
 use windlass_store::{Store, TraceState};
 
 use crate::dashboard::Context;
+use crate::model::UnusableProject;
 use crate::paging::{Among, Look, Page, Paging, merge, projects, scan};
 use crate::problem::Problem;
 
@@ -61,6 +62,8 @@ pub struct CallsPage {
     pub calls: Vec<CallRow>,
     /// The cursor of the next page; `null` at the end.
     pub next: Option<String>,
+    /// The projects that cannot be used; nothing of them is listed.
+    pub unusable: Vec<UnusableProject>,
 }
 
 /// Which calls to list.
@@ -95,7 +98,8 @@ pub const DECISIONS: [Decision; 3] = [Decision::Approve, Decision::Deny, Decisio
 fn run_named(context: &Context<'_>, name: &str) -> Result<TraceId, Problem> {
     let mut missing = Problem::not_found(format!("there is no run `{name}`"));
     for project in projects(context) {
-        match Runs::new(project.store()?).find(name) {
+        let Some(store) = context.tolerate(project, project.store())? else { continue };
+        match Runs::new(store).find(name) {
             Ok(trace_id) => return Ok(trace_id),
             Err(error) => missing = error.into(),
         }
@@ -175,9 +179,11 @@ pub fn list(
 ) -> Result<Page<CallRow>, Problem> {
     let mut found = Vec::new();
     for project in projects(context) {
-        let store = project.store()?;
-        let mut look = |trace: &TraceState| look(project.id(), store.as_ref(), filter, trace);
-        found.push(scan(store.as_ref(), filter.among(), paging, &mut look)?);
+        let scanned = project.store().and_then(|store| {
+            let mut look = |trace: &TraceState| look(project.id(), store.as_ref(), filter, trace);
+            scan(store.as_ref(), filter.among(), paging, &mut look)
+        });
+        found.extend(context.tolerate(project, scanned)?);
     }
     Ok(merge(found, paging.limit))
 }

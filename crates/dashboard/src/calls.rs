@@ -52,18 +52,26 @@ fn listed(project: &Arc<dyn Project>, wanted: WantedTraces) -> Result<Vec<Value>
 ///
 /// # Errors
 /// [`Problem`] if a journal cannot be read.
-pub fn all_waiting(projects: &[Arc<dyn Project>]) -> Result<Vec<CallRow>, Problem> {
+pub fn all_waiting(context: &Context<'_>) -> Result<Vec<CallRow>, Problem> {
     let mut all = Vec::new();
-    for project in projects {
-        let store = project.store()?;
-        let wanted = WantedTraces { waiting_only: true, ..NEWEST };
-        let (waiting, _) = list_traces(store.as_ref(), wanted)?;
-        for one in waiting {
-            let row = call_list::read(project.id(), store.as_ref(), &one.state)?;
-            let run = TraceId(one.state.plan_id.0);
-            if row.run.is_none() || !is_answered_by(store.as_ref(), run)? {
-                all.push(row);
-            }
+    for project in &context.usable() {
+        let waiting = context.tolerate(project, waiting(project.as_ref()))?;
+        all.extend(waiting.into_iter().flatten());
+    }
+    Ok(all)
+}
+
+/// Those of one project.
+fn waiting(project: &dyn Project) -> Result<Vec<CallRow>, Problem> {
+    let store = project.store()?;
+    let wanted = WantedTraces { waiting_only: true, ..NEWEST };
+    let (waiting, _) = list_traces(store.as_ref(), wanted)?;
+    let mut all = Vec::new();
+    for one in waiting {
+        let row = call_list::read(project.id(), store.as_ref(), &one.state)?;
+        let run = TraceId(one.state.plan_id.0);
+        if row.run.is_none() || !is_answered_by(store.as_ref(), run)? {
+            all.push(row);
         }
     }
     Ok(all)

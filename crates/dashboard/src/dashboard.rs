@@ -1,7 +1,7 @@
 //! What all requests share, and what one request has.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde::de::DeserializeOwned;
@@ -12,6 +12,7 @@ use crate::access::{Access, Hosts, Role, Scope, Visitor};
 use crate::events::Hub;
 use crate::keys::{Key, Keys};
 use crate::looks::Looks;
+use crate::model::UnusableProject;
 use crate::once::Once;
 use crate::problem::Problem;
 use crate::project::Project;
@@ -60,12 +61,24 @@ impl Projects {
     }
 }
 
+/// The projects that the lists of one request leave out, by id, and why.
+#[derive(Debug, Default)]
+pub struct LeftOut(Mutex<BTreeMap<String, Problem>>);
+
+impl LeftOut {
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<String, Problem>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 /// One request of somebody who may send it.
 pub struct Context<'a> {
     /// What all share.
     pub dashboard: &'a Dashboard,
     /// The projects, as they are during the request.
     pub projects: &'a [Arc<dyn Project>],
+    /// The projects that lists leave out.
+    pub left_out: &'a LeftOut,
     /// Who sends it.
     pub visitor: &'a Visitor,
     /// The named parts of the path.
@@ -105,18 +118,51 @@ impl Context<'_> {
     /// The projects that lists are about. If there are several, one that cannot be used does not take the others away.
     #[must_use]
     pub fn usable(&self) -> Vec<Arc<dyn Project>> {
-        let all = self.projects;
-        let is_usable = |project: &&Arc<dyn Project>| all.len() == 1 || project.ready().is_ok();
-        all.iter().filter(is_usable).map(Arc::clone).collect()
+        let is_usable = |project: &&Arc<dyn Project>| {
+            self.projects.len() == 1
+                || matches!(self.tolerate(project, project.ready()), Ok(Some(())))
+        };
+        self.projects.iter().filter(is_usable).map(Arc::clone).collect()
     }
 
-    /// The projects that lists leave out, by name, and why.
+    /// What was read of a project for a list. If there are several projects, one that cannot be read is left out.
+    ///
+    /// # Errors
+    /// The problem, if there is no other project.
+    pub fn tolerate<T>(
+        &self,
+        project: &Arc<dyn Project>,
+        read: Result<T, Problem>,
+    ) -> Result<Option<T>, Problem> {
+        match read {
+            Ok(read) => Ok(Some(read)),
+            Err(problem) => {
+                // Its journal may be mended or replaced at any time.
+                project.reopen();
+                if self.projects.len() == 1 {
+                    return Err(problem);
+                }
+                self.left_out.lock().entry(project.id().to_owned()).or_insert(problem);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Why lists leave a project out; `None` if they do not.
     #[must_use]
-    pub fn unusable(&self) -> Vec<(&str, Problem)> {
-        let all = self.projects;
-        let bad = |project: &'_ Arc<dyn Project>| project.ready().err();
-        let several = all.iter().filter(|_| all.len() > 1);
-        several.filter_map(|project| Some((project.name(), bad(project)?))).collect()
+    pub fn problem_of(&self, project: &str) -> Option<Problem> {
+        self.left_out.lock().get(project).cloned()
+    }
+
+    /// The projects that the lists of this request have left out so far, and why.
+    #[must_use]
+    pub fn unusable(&self) -> Vec<UnusableProject> {
+        let left_out = self.left_out.lock();
+        let named = self.projects.iter().filter_map(|project| {
+            let problem = left_out.get(project.id())?;
+            Some(UnusableProject::of(project.as_ref(), problem))
+        });
+        named.collect()
     }
 
     /// The project that the path names.

@@ -13,6 +13,9 @@ use windlass_kernel::run::{
 };
 use windlass_views::RunSummary;
 
+use crate::problem::Problem;
+use crate::project::Project;
+
 /// A project.
 #[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct ProjectItem {
@@ -20,6 +23,37 @@ pub struct ProjectItem {
     pub id: String,
     /// The name.
     pub name: String,
+    /// Why it cannot be used; `null` if it can.
+    pub unusable: Option<UnusableProject>,
+}
+
+/// A project that cannot be used, and which lists leave out.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+pub struct UnusableProject {
+    /// The project.
+    pub project: String,
+    /// Its name.
+    pub name: String,
+    /// The code of the error.
+    pub code: String,
+    /// What is wrong.
+    pub message: String,
+    /// What to do.
+    pub hint: Option<String>,
+}
+
+impl UnusableProject {
+    /// What is said of a project that has this problem.
+    #[must_use]
+    pub fn of(project: &dyn Project, problem: &Problem) -> Self {
+        Self {
+            project: project.id().to_owned(),
+            name: project.name().to_owned(),
+            code: problem.code.clone(),
+            message: problem.message.clone(),
+            hint: problem.hint.clone(),
+        }
+    }
 }
 
 /// The state of a run, in a word.

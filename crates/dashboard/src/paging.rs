@@ -155,7 +155,7 @@ pub fn projects<'a>(context: &'a Context<'_>) -> Vec<&'a Arc<dyn Project>> {
     // One of several that cannot be used does not take the others away.
     let is_wanted = |one: &&Arc<dyn Project>| match wanted {
         Some(wanted) => wanted == one.id(),
-        None => all.len() == 1 || one.ready().is_ok(),
+        None => all.len() == 1 || matches!(context.tolerate(one, one.ready()), Ok(Some(()))),
     };
     all.iter().filter(is_wanted).collect()
 }

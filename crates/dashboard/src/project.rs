@@ -26,6 +26,9 @@ pub trait Project: Send + Sync {
     /// [`Problem`] if it cannot be opened.
     fn store(&self) -> Result<Arc<dyn Store>, Problem>;
 
+    /// Opens the journal anew when it is asked for again: what was read of it could not be, and it may be mended.
+    fn reopen(&self);
+
     /// What `policy check` says, which takes long and stays the same as long as the configuration does.
     ///
     /// # Errors

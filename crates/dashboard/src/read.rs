@@ -10,7 +10,8 @@ use windlass_kernel::{State, Timestamp, TraceId};
 use windlass_store::{Store, TraceFilter, TraceState};
 use windlass_views::RunSummary;
 
-use crate::model::{RunItem, RunState};
+use crate::dashboard::Context;
+use crate::model::{RunItem, RunState, UnusableProject};
 use crate::problem::Problem;
 use crate::project::Project;
 
@@ -51,17 +52,15 @@ pub struct Page {
 ///
 /// # Errors
 /// [`Problem`] if a journal cannot be read. A damaged run is listed as such.
-pub fn list(
-    projects: &[Arc<dyn Project>],
-    wanted: &Wanted,
-    now: Timestamp,
-) -> Result<Page, Problem> {
+pub fn list(context: &Context<'_>, wanted: &Wanted, now: Timestamp) -> Result<Page, Problem> {
+    let projects = context.usable();
     let chosen = projects
         .iter()
         .filter(|one| wanted.project.as_deref().is_none_or(|wanted| wanted == one.id()));
     let mut sources = Vec::new();
     for project in chosen {
-        sources.push((project.id(), project.store()?));
+        let store = context.tolerate(project, project.store())?;
+        sources.extend(store.map(|store| (project, store)));
     }
     let mut page = Page::default();
     let mut before = wanted.before;
@@ -71,9 +70,11 @@ pub fn list(
     loop {
         let mut found = Vec::new();
         for (project, store) in &sources {
-            let traces = newest(store.as_ref(), kinds, before, limit + 1)?;
-            found.extend(traces.into_iter().map(|trace| (*project, Arc::clone(store), trace)));
+            let traces = newest(store.as_ref(), kinds, before, limit + 1);
+            let traces = context.tolerate(project, traces)?.into_iter().flatten();
+            found.extend(traces.map(|trace| (*project, Arc::clone(store), trace)));
         }
+        sources.retain(|(project, _)| context.problem_of(project.id()).is_none());
         found.sort_by_key(|(_, _, trace)| std::cmp::Reverse(trace.head.trace_id));
         let more = found.len() > limit;
         found.truncate(limit);
@@ -84,10 +85,9 @@ pub fn list(
             }
             looked += 1;
             before = Some(trace.head.trace_id);
-            let item = item_of(project, store.as_ref(), trace, now)?;
-            if matches(&item, wanted) {
-                page.runs.push(item);
-            }
+            let item = item_of(project.id(), store.as_ref(), trace, now);
+            let item = context.tolerate(project, item)?;
+            page.runs.extend(item.filter(|item| matches(item, wanted)));
         }
         if !more {
             return Ok(page);
@@ -205,6 +205,8 @@ pub struct HoldsPage {
     pub holds: Vec<RunItem>,
     /// The cursor of the next page; `null` at the end.
     pub next: Option<String>,
+    /// The projects that cannot be used; nothing of them is listed.
+    pub unusable: Vec<UnusableProject>,
 }
 
 /// The runs on hold that began after the one that a cursor names, the oldest first. Only those of the page are read.
@@ -212,26 +214,20 @@ pub struct HoldsPage {
 /// # Errors
 /// [`Problem`] if a journal cannot be read.
 pub fn waiting(
-    projects: &[Arc<dyn Project>],
+    context: &Context<'_>,
     now: Timestamp,
     after: Option<TraceId>,
     limit: usize,
 ) -> Result<HoldsPage, Problem> {
+    let projects = context.usable();
     let mut found = Vec::new();
-    for project in projects {
-        let store = project.store()?;
-        let state = Some(State::Checkpoint);
-        let mut filter = TraceFilter { open_only: true, state, before: None, limit: TRACES };
-        loop {
-            let listed = store.list_traces(&filter)?;
-            let is_wanted = |trace: &&TraceState| Some(trace.head.trace_id) > after;
-            let wanted = listed.iter().filter(is_wanted);
-            found.extend(wanted.map(|trace| (project.id(), Arc::clone(&store), *trace)));
-            if listed.len() < TRACES {
-                break;
-            }
-            filter.before = listed.last().map(|trace| trace.head.trace_id);
-        }
+    for project in &projects {
+        let held = project.store().and_then(|store| {
+            let held = on_hold(store.as_ref(), after)?;
+            Ok((store, held))
+        });
+        let Some((store, held)) = context.tolerate(project, held)? else { continue };
+        found.extend(held.into_iter().map(|trace| (project, Arc::clone(&store), trace)));
     }
     found.sort_by_key(|(_, _, trace)| trace.head.trace_id);
     let more = found.len() > limit;
@@ -239,9 +235,27 @@ pub fn waiting(
     let last = found.last().map(|(_, _, trace)| trace.head.trace_id);
     let mut holds = Vec::new();
     for (project, store, trace) in &found {
-        holds.push(item_of(project, store.as_ref(), trace, now)?);
+        let item = item_of(project.id(), store.as_ref(), trace, now);
+        holds.extend(context.tolerate(project, item)?);
     }
-    Ok(HoldsPage { holds, next: last.filter(|_| more).map(|last| last.to_string()) })
+    let next = last.filter(|_| more).map(|last| last.to_string());
+    Ok(HoldsPage { holds, next, unusable: context.unusable() })
+}
+
+/// The runs on hold of a store that began after one.
+fn on_hold(store: &dyn Store, after: Option<TraceId>) -> Result<Vec<TraceState>, Problem> {
+    let state = Some(State::Checkpoint);
+    let mut filter = TraceFilter { open_only: true, state, before: None, limit: TRACES };
+    let mut found = Vec::new();
+    loop {
+        let listed = store.list_traces(&filter)?;
+        let is_wanted = |trace: &&TraceState| Some(trace.head.trace_id) > after;
+        found.extend(listed.iter().filter(is_wanted));
+        if listed.len() < TRACES {
+            return Ok(found);
+        }
+        filter.before = listed.last().map(|trace| trace.head.trace_id);
+    }
 }
 
 /// Reads one run, verified, and whether a process is at work on it.

@@ -29,7 +29,7 @@ use windlass_kernel::Code;
 
 use crate::access::{Role, Visit, Visitor, only};
 use crate::api::{self, Method, Route, Serve};
-use crate::dashboard::{Context, Dashboard, LinkUse, authorize, now};
+use crate::dashboard::{Context, Dashboard, LeftOut, LinkUse, authorize, now};
 use crate::icon;
 use crate::pages::{self, PageRoute};
 use crate::problem::Problem;
@@ -275,9 +275,11 @@ async fn serve(
     let worked = tokio::task::spawn_blocking(move || {
         let dashboard = &worker.dashboard;
         let projects = dashboard.projects.list();
+        let left_out = LeftOut::default();
         let context = Context {
             dashboard,
             projects: &projects,
+            left_out: &left_out,
             visitor: &visitor,
             path: &path,
             fields: &fields,

@@ -14,7 +14,7 @@ use windlass_kernel::{Code, Timestamp, TraceId, Uuid7};
 use crate::api::wanted;
 use crate::call_list::{self, CallFilter, CallRow, short};
 use crate::dashboard::{Context, now};
-use crate::model::RunItem;
+use crate::model::{RunItem, UnusableProject};
 use crate::paging::Paging;
 use crate::problem::Problem;
 use crate::project::StopItem;
@@ -34,6 +34,8 @@ pub struct SessionsPage {
     pub sessions: Vec<RunItem>,
     /// The cursor of the next page; `null` at the end.
     pub next: Option<String>,
+    /// The projects that cannot be used; nothing of them is listed.
+    pub unusable: Vec<UnusableProject>,
 }
 
 /// A session in full.
@@ -105,8 +107,9 @@ pub struct Happening {
 pub fn list(context: &Context<'_>) -> Result<SessionsPage, Problem> {
     context.require_all()?;
     let wanted = read::Wanted { sessions_only: true, ..wanted(context)? };
-    let page = read::list(&context.usable(), &wanted, now())?;
-    Ok(SessionsPage { sessions: page.runs, next: page.next.map(|next| next.to_string()) })
+    let page = read::list(context, &wanted, now())?;
+    let next = page.next.map(|next| next.to_string());
+    Ok(SessionsPage { sessions: page.runs, next, unusable: context.unusable() })
 }
 
 /// The session in the path.

@@ -18,7 +18,7 @@ use windlass_dashboard::{Command, Problem, Project as Served, StopItem, is_recor
 use windlass_engine::{EngineError, StopSwitch};
 use windlass_kernel::{Code, Digest, TraceId};
 use windlass_runtime::{Clock as _, SystemClock};
-use windlass_store::Store;
+use windlass_store::{Store, TraceFilter};
 use windlass_workspace::{BlobError, BlobStore};
 
 use crate::config::Config;
@@ -31,6 +31,8 @@ const TIME_MAX: Duration = Duration::from_secs(120);
 const FIRST_LOOK: Duration = Duration::from_secs(2);
 /// How often it is looked whether a command has recorded its first entry.
 const RECORD_LOOK: Duration = Duration::from_millis(20);
+/// How often it is looked whether a journal that could not be read is mended.
+const MENDED_LOOK: Duration = Duration::from_millis(500);
 /// The most of a command's output that is read.
 const OUTPUT_BYTES_MAX: u64 = 32 << 20;
 
@@ -45,10 +47,28 @@ pub struct ServedProject {
     checked: Mutex<Option<(Configuration, Value)>>,
 }
 
-/// A journal, and the file that it was opened from.
+/// A journal that was opened, or could not be, and the file that it was opened from.
 struct Opened {
-    store: Arc<dyn Store>,
+    store: Result<Arc<dyn Store>, Problem>,
     file: Option<(u64, u64)>,
+    at: Instant,
+}
+
+impl Opened {
+    /// Whether it still tells how the journal is. One that could not be read may be mended at any time.
+    fn is_current(&self, file: Option<(u64, u64)>) -> bool {
+        self.file == file
+            && match &self.store {
+                Ok(store) => is_readable(store.as_ref()).is_ok(),
+                Err(_) => self.at.elapsed() < MENDED_LOOK,
+            }
+    }
+}
+
+/// Fails if not even the newest trace of a journal can be read.
+fn is_readable(store: &dyn Store) -> Result<(), Problem> {
+    let newest = TraceFilter { open_only: false, state: None, before: None, limit: 1 };
+    store.list_traces(&newest).map(drop).map_err(|error| problem(&error.into()))
 }
 
 /// The files of a configuration, by name.
@@ -137,7 +157,11 @@ impl StartedCommand {
 
 /// An error of ours as a problem.
 fn problem(failure: &Failure) -> Problem {
-    Problem::new(failure.code(), failure.summary())
+    let told = Problem::new(failure.code(), failure.message());
+    match failure.advice() {
+        Some(advice) => told.hint(advice),
+        None => told,
+    }
 }
 
 impl Served for ServedProject {
@@ -153,15 +177,26 @@ impl Served for ServedProject {
         let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
         // A journal that was restored from a backup is another file.
         let file = self.file();
-        if let Some(opened) = store.as_ref().filter(|opened| opened.file == file) {
-            return Ok(Arc::clone(&opened.store));
+        if let Some(opened) = store.as_ref().filter(|opened| opened.is_current(file)) {
+            return opened.store.clone();
         }
         *store = None;
         let settings = self.project.settings().map_err(|failure| problem(&failure))?;
-        let opened = self.project.store_to_read(&settings).map_err(|failure| problem(&failure))?;
-        let opened: Arc<dyn Store> = Arc::new(opened);
-        *store = Some(Opened { store: Arc::clone(&opened), file: self.file() });
-        Ok(opened)
+        let opened = self.project.store_to_read(&settings).map_err(|failure| problem(&failure));
+        let opened = opened.and_then(|opened| {
+            is_readable(&opened)?;
+            Ok(Arc::new(opened) as Arc<dyn Store>)
+        });
+        *store = Some(Opened { store: opened.clone(), file: self.file(), at: Instant::now() });
+        opened
+    }
+
+    fn reopen(&self) {
+        let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
+        // What could not be opened is tried again by itself.
+        if store.as_ref().is_some_and(|opened| opened.store.is_ok()) {
+            *store = None;
+        }
     }
 
     fn policy(&self) -> Result<Value, Problem> {

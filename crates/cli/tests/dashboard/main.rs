@@ -10,6 +10,7 @@
 mod api;
 mod backlog;
 mod calls;
+mod damage;
 mod decisions;
 mod described;
 mod events;

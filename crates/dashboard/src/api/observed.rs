@@ -215,7 +215,8 @@ pub(super) const ROUTES: &[Route] = &[
 fn calls(context: &Context<'_>) -> Result<Value, Problem> {
     context.require_all()?;
     let page = call_list::list(context, &CallFilter::of(context)?, Paging::of(context)?)?;
-    to_value(&CallsPage { calls: page.items, next: page.next.map(|next| next.to_string()) })
+    let next = page.next.map(|next| next.to_string());
+    to_value(&CallsPage { calls: page.items, next, unusable: context.unusable() })
 }
 
 fn phases(context: &Context<'_>) -> Result<Vec<PhaseItem>, Problem> {
@@ -242,11 +243,11 @@ fn verify(context: &Context<'_>) -> Result<Value, Problem> {
 fn grants(context: &Context<'_>) -> Result<Value, Problem> {
     context.require_all()?;
     let all = context.field("all").is_some();
-    let page = grants::list(
-        context.dashboard.keys.as_ref(),
-        &[context.project()?],
-        all,
-        Paging::of(context)?,
-    )?;
+    // What cannot be read of the one project that is asked about is no empty list.
+    let project = context.project()?;
+    let page = grants::list(context, &[project], all, Paging::of(context)?)?;
+    if let Some(problem) = context.problem_of(project.id()) {
+        return Err(problem);
+    }
     to_value(&GrantsPage { grants: page.items, next: page.next.map(|next| next.to_string()) })
 }

@@ -10,7 +10,7 @@ use crate::access::Role;
 use crate::act::{self, Decision, Rollback, SendBack, Way, Why};
 use crate::calls;
 use crate::dashboard::{Context, now};
-use crate::model::{ProjectItem, RunDetail, RunItem};
+use crate::model::{ProjectItem, RunDetail, RunItem, UnusableProject};
 use crate::problem::Problem;
 use crate::read::{self, HoldsPage, PAGE_MAX, Wanted};
 use crate::start::{self, NewRun, StartedRun};
@@ -23,6 +23,8 @@ pub struct RunsPage {
     pub runs: Vec<RunItem>,
     /// The cursor of the next page; `null` at the end.
     pub next: Option<String>,
+    /// The projects that cannot be used; nothing of them is listed.
+    pub unusable: Vec<UnusableProject>,
 }
 
 pub(super) const CURSOR: (&str, &str) =
@@ -244,7 +246,11 @@ pub(super) fn accepted() -> Result<Value, Problem> {
 fn projects(context: &Context<'_>) -> Result<Value, Problem> {
     context.require_all()?;
     let all = context.projects.iter();
-    let items = all.map(|one| ProjectItem { id: one.id().to_owned(), name: one.name().to_owned() });
+    let items = all.map(|one| ProjectItem {
+        id: one.id().to_owned(),
+        name: one.name().to_owned(),
+        unusable: one.ready().err().map(|problem| UnusableProject::of(one.as_ref(), &problem)),
+    });
     to_value(&items.collect::<Vec<_>>())
 }
 
@@ -287,8 +293,9 @@ fn limit(context: &Context<'_>) -> Result<usize, Problem> {
 
 fn runs(context: &Context<'_>) -> Result<Value, Problem> {
     context.require_all()?;
-    let page = read::list(&context.usable(), &wanted(context)?, now())?;
-    to_value(&RunsPage { runs: page.runs, next: page.next.map(|next| next.to_string()) })
+    let page = read::list(context, &wanted(context)?, now())?;
+    let next = page.next.map(|next| next.to_string());
+    to_value(&RunsPage { runs: page.runs, next, unusable: context.unusable() })
 }
 
 fn run(context: &Context<'_>) -> Result<Value, Problem> {
@@ -300,6 +307,6 @@ fn run(context: &Context<'_>) -> Result<Value, Problem> {
 
 fn holds(context: &Context<'_>) -> Result<Value, Problem> {
     context.require_all()?;
-    let page = read::waiting(&context.usable(), now(), cursor(context)?, limit(context)?)?;
+    let page = read::waiting(context, now(), cursor(context)?, limit(context)?)?;
     to_value(&page)
 }

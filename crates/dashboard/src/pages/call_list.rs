@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::call::call_address;
 use super::layout::{run_address, time};
-use super::parts::{choice, older, project_choice, project_name, rendered};
+use super::parts::{choice, older, project_choice, project_name, rendered, unusable};
 use super::{Answer, PageRoute, page};
 use crate::call_list::{self, CallFilter, CallRow, DECISIONS, STATES, decision_name};
 use crate::dashboard::Context;
@@ -28,6 +28,7 @@ fn show(context: &Context<'_>) -> Result<Answer, Problem> {
     let columns = Columns { has_origin: true, has_project };
     let body = html! {
         h1 { "Calls" }
+        (unusable(context))
         form.filters method="get" action="/calls" role="search" {
             label { "Tool" input type="search" name="tool" value=[context.field("tool")] placeholder="shell/run"; }
             (choice(context, "Decision", "decision", &decisions))

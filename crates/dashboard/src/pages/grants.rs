@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use super::call::call_address;
 use super::key;
 use super::layout::{encode, run_address, time};
-use super::parts::{older, project_choice, project_name, rendered};
+use super::parts::{older, project_choice, project_name, rendered, unusable};
 use super::{Answer, PageRoute, form, page};
 use crate::access::Role;
 use crate::dashboard::Context;
@@ -59,15 +59,11 @@ fn new(context: &Context<'_>) -> Result<NewGrant, Problem> {
 fn show(context: &Context<'_>) -> Result<Answer, Problem> {
     context.require_all()?;
     let all = context.field("all").is_some();
-    let found = grants::list(
-        context.dashboard.keys.as_ref(),
-        &projects(context),
-        all,
-        Paging::of(context)?,
-    )?;
+    let found = grants::list(context, &projects(context), all, Paging::of(context)?)?;
     let several = context.projects.len() > 1;
     let body = html! {
         h1 { "Grants" }
+        (unusable(context))
         p { "Calls that the policy would ask about, and that match a grant, run without a question. No grant outranks a denial, and a call that waits already is still decided by itself." }
         form.filters method="get" action="/grants" {
             (project_choice(context, true))

@@ -7,8 +7,10 @@ use windlass_kernel::{TraceId, Uuid7};
 
 use super::Answer;
 use super::layout::{Page, button, encode};
+use super::parts::unusable_project;
 use crate::act;
 use crate::dashboard::Context;
+use crate::model::UnusableProject;
 use crate::problem::Problem;
 
 /// The projects, each with a button that verifies its journal.
@@ -20,6 +22,9 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
         @for project in context.projects {
             section.card {
                 h2 { (project.name()) }
+                @if let Err(problem) = project.ready() {
+                    (unusable_project(&UnusableProject::of(project.as_ref(), &problem)))
+                }
                 (button(&format!("/verify/{}", encode(project.id())), "Verify now", "primary"))
             }
         }

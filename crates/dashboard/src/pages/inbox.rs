@@ -21,10 +21,9 @@ const HOLDS: usize = 100;
 
 pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
     context.require_all()?;
-    let projects = context.usable();
-    let page = read::waiting(&projects, now(), cursor(context)?, HOLDS)?;
+    let page = read::waiting(context, now(), cursor(context)?, HOLDS)?;
     let waiting = page.holds;
-    let calls = calls::all_waiting(&projects)?;
+    let calls = calls::all_waiting(context)?;
     let open = waiting.iter().filter(|item| item.state == RunState::OnHold).count();
     let decides = context.visitor.role >= Role::Approver && context.key() != Key::Missing;
     let chooses = open > 1 && decides;

@@ -5,6 +5,7 @@ use serde_json::Value;
 use windlass_kernel::Timestamp;
 
 use super::layout::{Page, button, encode, run_address, time};
+use super::parts::unusable;
 use super::{Answer, PageRoute, form, page};
 use crate::access::Role;
 use crate::api;
@@ -29,12 +30,13 @@ fn show(context: &Context<'_>) -> Result<Answer, Problem> {
     context.require_all()?;
     let mut found = Vec::new();
     for project in context.usable() {
-        let listed = api::notifications(project.as_ref())?;
-        found.push((project, listed));
+        let listed = context.tolerate(&project, api::notifications(project.as_ref()))?;
+        found.extend(listed.map(|listed| (project, listed)));
     }
     let is_operator = context.visitor.role >= Role::Operator;
     let body = html! {
         h1 { "Notifications" }
+        (unusable(context))
         @for (project, listed) in &found {
             section id=(format!("project-{}", project.id())) data-part {
                 @if found.len() > 1 { h2 { (project.name()) } }

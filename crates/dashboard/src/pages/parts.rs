@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::layout::{Page, encode};
 use crate::dashboard::Context;
+use crate::model::UnusableProject;
 
 /// A page that is rendered for the visitor.
 pub(super) fn rendered(
@@ -21,11 +22,16 @@ pub(super) fn rendered(
 /// The projects that a list leaves out, and why.
 pub(super) fn unusable(context: &Context<'_>) -> Markup {
     html! {
-        @for (name, problem) in context.unusable() {
-            div.card.bad {
-                p { strong { (name) } " cannot be used: " (problem.message) " " code { (problem.code) } }
-                @if let Some(hint) = &problem.hint { p { strong { "What to do: " } (hint) } }
-            }
+        @for one in context.unusable() { (unusable_project(&one)) }
+    }
+}
+
+/// A project that cannot be used, and why.
+pub(super) fn unusable_project(one: &UnusableProject) -> Markup {
+    html! {
+        div.card.bad {
+            p { strong { (one.name) } " cannot be used: " (one.message) " " code { (one.code) } }
+            @if let Some(hint) = &one.hint { p { strong { "What to do: " } (hint) } }
         }
     }
 }

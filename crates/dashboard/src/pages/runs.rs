@@ -32,7 +32,7 @@ const STATES: [RunState; 8] = [
 pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
     context.require_all()?;
     let wanted = wanted(context)?;
-    let page = read::list(&context.usable(), &wanted, now())?;
+    let page = read::list(context, &wanted, now())?;
     let several = context.projects.len() > 1;
     let used: BTreeMap<&str, BTreeMap<String, Amount>> = context
         .projects

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::call_list;
 use super::layout::{badge, button, encode, run_address, time};
-use super::parts::{choice, older, project_choice, project_name, rendered};
+use super::parts::{choice, older, project_choice, project_name, rendered, unusable};
 use super::{Answer, PageRoute, page};
 use crate::access::Role;
 use crate::call_list::{DECISIONS, decision_name};
@@ -49,6 +49,7 @@ fn show(context: &Context<'_>) -> Result<Answer, Problem> {
     let states = STATES.map(|state| (state.as_str().to_owned(), word(state).to_owned()));
     let body = html! {
         h1 { "Sessions" }
+        (unusable(context))
         form.filters method="get" action="/sessions" role="search" {
             label { "Search" input type="search" name="text" value=[context.field("text")] placeholder="name"; }
             (choice(context, "State", "state", &states))

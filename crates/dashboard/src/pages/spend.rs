@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::chart::{self, Column};
 use super::layout::{run_address, time};
-use super::parts::{dollars, grouped, project_choice, rendered};
+use super::parts::{dollars, grouped, project_choice, rendered, unusable};
 use super::{Answer, PageRoute, page};
 use crate::dashboard::Context;
 use crate::problem::Problem;
@@ -53,6 +53,7 @@ fn show(context: &Context<'_>) -> Result<Answer, Problem> {
     let found = spend::report(context)?;
     let body = html! {
         h1 { "Spend" }
+        (unusable(context))
         form.filters method="get" action="/spend" {
             label { "Window"
                 select name="days" {

@@ -15,6 +15,7 @@ use windlass_kernel::run::RunName;
 use windlass_kernel::{Code, Timestamp, TraceId};
 
 use crate::dashboard::{Context, now};
+use crate::model::UnusableProject;
 use crate::paging::projects;
 use crate::problem::Problem;
 use crate::project::Project;
@@ -98,6 +99,8 @@ pub struct Spend {
     pub counted_at: Option<Timestamp>,
     /// What is not counted since there is too much of it, in words.
     pub left_out: Vec<String>,
+    /// The projects that cannot be used; nothing of them is counted.
+    pub unusable: Vec<UnusableProject>,
 }
 
 /// The counts of all projects.
@@ -229,9 +232,10 @@ pub fn report(context: &Context<'_>) -> Result<Spend, Problem> {
     context.require_all()?;
     let days = window(context)?;
     let ledger = &context.dashboard.spend;
-    let wanted = projects(context);
-    for project in &wanted {
-        ledger.refresh(project, PATIENCE)?;
+    let mut wanted = Vec::new();
+    for project in projects(context) {
+        let counted = context.tolerate(project, ledger.refresh(project, PATIENCE))?;
+        wanted.extend(counted.map(|()| project));
     }
     let today = now().unix_ms().div_euclid(DAY_MS);
     let first = today - i64::from(days) + 1;
@@ -247,7 +251,7 @@ pub fn report(context: &Context<'_>) -> Result<Spend, Problem> {
         }
     }
     drop(state);
-    Ok(sums.report(days, first, today))
+    Ok(Spend { unusable: context.unusable(), ..sums.report(days, first, today) })
 }
 
 /// The sums of some projects.
@@ -321,6 +325,7 @@ impl Sums {
             unaccounted: self.unaccounted,
             counted_at: self.counted_at,
             left_out: self.left_out,
+            unusable: Vec::new(),
         }
     }
 }
