@@ -29,6 +29,8 @@ const REMEMBERED: usize = 4096;
 const BEHIND_MAX: usize = 512;
 /// How many may listen at once.
 const LISTENERS_MAX: usize = 256;
+/// How many of them may be one person.
+const LISTENERS_OF_ONE_MAX: usize = 64;
 /// How often a listener hears that the server is there.
 const BEAT: Duration = Duration::from_secs(15);
 
@@ -38,7 +40,21 @@ struct State {
     /// The number of the newest event.
     newest: u64,
     remembered: VecDeque<(u64, Bytes)>,
-    listeners: Vec<mpsc::Sender<Bytes>>,
+    listeners: Vec<Listener>,
+}
+
+/// Somebody who listens.
+struct Listener {
+    sender: mpsc::Sender<Bytes>,
+    admission: Admission,
+}
+
+/// Who listens, and whether they still may.
+pub struct Admission {
+    /// The name.
+    pub name: String,
+    /// Whether the person may still listen. It is asked before each look at the journals.
+    pub is_valid: Box<dyn FnMut() -> bool + Send>,
 }
 
 /// Sends events to listeners.
@@ -82,19 +98,21 @@ impl Hub {
         Ok(Self { state, boot })
     }
 
-    /// Begins to listen, after the event with this id; `None` if too many listen.
-    pub fn listen(&self, last: Option<&str>) -> Option<Stream> {
+    /// Begins to listen, after the event with this id; `None` if too many listen, in all or as this person.
+    pub fn listen(&self, last: Option<&str>, admission: Admission) -> Option<Stream> {
         let (sender, receiver) = mpsc::channel(BEHIND_MAX);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.listeners.retain(|listener| !listener.is_closed());
-        if state.listeners.len() >= LISTENERS_MAX {
+        state.listeners.retain(|listener| !listener.sender.is_closed());
+        let is_same = |listener: &&Listener| listener.admission.name == admission.name;
+        let own = state.listeners.iter().filter(is_same).count();
+        if state.listeners.len() >= LISTENERS_MAX || own >= LISTENERS_OF_ONE_MAX {
             return None;
         }
         for bytes in self.since(&state, last) {
             // What does not fit is missed by a listener that is cut off at the next event, and asks again.
             drop(sender.try_send(bytes));
         }
-        state.listeners.push(sender);
+        state.listeners.push(Listener { sender, admission });
         Some(Stream(receiver))
     }
 
@@ -141,7 +159,12 @@ impl State {
 
     /// Sends bytes to all who listen; whoever is too far behind is cut off.
     fn tell(&mut self, bytes: &Bytes) {
-        self.listeners.retain(|listener| listener.try_send(bytes.clone()).is_ok());
+        self.listeners.retain(|listener| listener.sender.try_send(bytes.clone()).is_ok());
+    }
+
+    /// Ends the streams of those who may no longer listen.
+    fn expel(&mut self) {
+        self.listeners.retain_mut(|listener| (listener.admission.is_valid)());
     }
 }
 
@@ -168,6 +191,7 @@ fn watch(
             watchers.resize_with(all.len(), || None);
             state.lock().unwrap_or_else(PoisonError::into_inner).tell_to_read(boot);
         }
+        state.lock().unwrap_or_else(PoisonError::into_inner).expel();
         for (project, watcher) in all.iter().zip(&mut watchers) {
             // A journal that cannot be read now is tried again; pages say what is wrong with it.
             let Ok(store) = project.store() else { continue };
@@ -220,6 +244,14 @@ mod tests {
         Hub { state: Arc::default(), boot: "b".to_owned() }
     }
 
+    fn admission(name: &str) -> Admission {
+        Admission { name: name.to_owned(), is_valid: Box::new(|| true) }
+    }
+
+    fn listen(hub: &Hub, last: Option<&str>) -> Option<Stream> {
+        hub.listen(last, admission("ann"))
+    }
+
     fn send(hub: &Hub, data: &str) {
         hub.state.lock().unwrap().send("b", data);
     }
@@ -235,7 +267,7 @@ mod tests {
     #[test]
     fn who_comes_back_gets_what_was_missed_and_nothing_twice() {
         let hub = hub();
-        let mut first = hub.listen(None).unwrap();
+        let mut first = listen(&hub, None).unwrap();
         assert!(texts(&mut first)[0].contains("event: ready"));
         for number in 1..=3 {
             send(&hub, &format!("{{\"n\":{number}}}"));
@@ -244,11 +276,11 @@ mod tests {
         assert_eq!(seen.len(), 3);
         assert!(seen[2].starts_with("id: b.3\n"));
         drop(first);
-        let mut again = hub.listen(Some("b.1")).unwrap();
+        let mut again = listen(&hub, Some("b.1")).unwrap();
         let missed = texts(&mut again);
         assert_eq!(missed.len(), 2, "{missed:?}");
         assert!(missed[0].starts_with("id: b.2\n"));
-        assert_eq!(texts(&mut hub.listen(Some("b.3")).unwrap()), Vec::<String>::new());
+        assert_eq!(texts(&mut listen(&hub, Some("b.3")).unwrap()), Vec::<String>::new());
     }
 
     #[test]
@@ -258,7 +290,7 @@ mod tests {
             send(&hub, &number.to_string());
         }
         for last in ["b.1", "b.999999", "old.3", "b.x", "", "b.3"] {
-            let told = texts(&mut hub.listen(Some(last)).unwrap());
+            let told = texts(&mut listen(&hub, Some(last)).unwrap());
             assert_eq!(told.len(), 1, "{last}");
             assert!(told[0].contains("event: reset"), "{last}: {told:?}");
             assert!(told[0].contains(&format!("id: b.{}", REMEMBERED + 2)), "{told:?}");
@@ -268,15 +300,35 @@ mod tests {
     #[test]
     fn a_slow_listener_is_cut_off_and_too_many_are_refused() {
         let hub = hub();
-        let slow = hub.listen(None).unwrap();
+        let slow = listen(&hub, None).unwrap();
         for number in 0..BEHIND_MAX + 1 {
             send(&hub, &number.to_string());
         }
         assert!(hub.state.lock().unwrap().listeners.is_empty());
         drop(slow);
-        let all: Vec<Stream> = (0..LISTENERS_MAX).map(|_| hub.listen(None).unwrap()).collect();
-        assert!(hub.listen(None).is_none());
-        drop(all);
-        assert!(hub.listen(None).is_some());
+        let own: Vec<Stream> =
+            (0..LISTENERS_OF_ONE_MAX).map(|_| listen(&hub, None).unwrap()).collect();
+        assert!(listen(&hub, None).is_none());
+        let other = |number: usize| hub.listen(None, admission(&number.to_string()));
+        let others: Vec<Stream> =
+            (own.len()..LISTENERS_MAX).map(|number| other(number).unwrap()).collect();
+        assert!(other(LISTENERS_MAX).is_none());
+        drop((own, others));
+        assert!(listen(&hub, None).is_some());
+    }
+
+    #[test]
+    fn who_may_no_longer_listen_hears_nothing_more() {
+        let hub = hub();
+        let (mut gone, mut other) =
+            (listen(&hub, None).unwrap(), hub.listen(None, admission("bob")).unwrap());
+        let mut state = hub.state.lock().unwrap();
+        state.listeners[0].admission.is_valid = Box::new(|| false);
+        state.expel();
+        state.send("b", "{}");
+        drop(state);
+        assert_eq!(texts(&mut gone).len(), 1, "the greeting");
+        assert!(gone.0.is_closed());
+        assert_eq!(texts(&mut other).len(), 2);
     }
 }

@@ -12,6 +12,7 @@ use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{ConnectInfo, RawPathParams, Request, State};
 use axum::http::header::{self, HeaderName};
+use axum::http::request::Parts;
 use axum::http::{Method as HttpMethod, StatusCode};
 use axum::response::Response;
 use axum::routing::{MethodFilter, on};
@@ -30,6 +31,7 @@ use windlass_kernel::Code;
 use crate::access::{Role, Visit, Visitor, only};
 use crate::api::{self, Method, Route, Serve};
 use crate::dashboard::{Context, Dashboard, LeftOut, LinkUse, authorize, now};
+use crate::events::Admission;
 use crate::icon;
 use crate::pages::{self, PageRoute};
 use crate::problem::Problem;
@@ -50,6 +52,8 @@ const CONNECTIONS_MAX: usize = 1024;
 const BODY_BYTES_MAX: usize = 256 << 10;
 /// The most requests that are worked on at once; others wait.
 const AT_WORK_MAX: usize = 16;
+/// How often it is asked whether a listener may still listen, if the people have not changed.
+const ADMISSION: Duration = Duration::from_secs(1);
 /// The header by which a listener says which event it has seen last.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// A server. Dropping it closes all connections; commands that it has started go on.
@@ -408,7 +412,7 @@ fn pairs(bytes: &[u8]) -> BTreeMap<String, String> {
 
 async fn events(State(shared): State<Arc<Shared>>, request: Request) -> Response {
     let last = only(request.headers(), LAST_EVENT_ID).map(str::to_owned);
-    let (visitor, _) = match admit(&shared, request, false).await {
+    let (visitor, request) = match admit(&shared, request, false).await {
         Ok(admitted) => admitted,
         Err(response) => return *response,
     };
@@ -417,11 +421,30 @@ async fn events(State(shared): State<Arc<Shared>>, request: Request) -> Response
         let problem = Problem::new(Code::RequestInvalid, "your link is for one decision only");
         return refuse(&problem.status(StatusCode::FORBIDDEN), false, None);
     }
-    let Some(stream) = shared.dashboard.hub.listen(last.as_deref()) else {
+    let (parts, _) = request.into_parts();
+    let admission = admission(&shared.dashboard, visitor, parts);
+    let Some(stream) = shared.dashboard.hub.listen(last.as_deref(), admission) else {
         let problem = Problem::new(Code::RequestInvalid, "too many listen already");
         return refuse(&problem.status(StatusCode::TOO_MANY_REQUESTS), false, None);
     };
     finish(Response::new(Body::new(stream)), "text/event-stream")
+}
+
+/// How somebody who listens is asked again and again who they are: at once when the people change, and every second, since
+/// logins expire.
+fn admission(dashboard: &Dashboard, visitor: Visitor, request: Parts) -> Admission {
+    let (access, hosts) = (dashboard.access.clone(), dashboard.hosts.clone());
+    let name = visitor.name.clone();
+    let mut checked = (access.stamp(), Instant::now());
+    let is_valid = move || {
+        let stamp = access.stamp();
+        if stamp == checked.0 && checked.1.elapsed() < ADMISSION {
+            return true;
+        }
+        checked = (stamp, Instant::now());
+        matches!(hosts.visit(&access, &request, now()), Ok(Visit::By(found)) if found == visitor)
+    };
+    Admission { name, is_valid: Box::new(is_valid) }
 }
 
 async fn describe(State(shared): State<Arc<Shared>>, request: Request) -> Response {

@@ -34,6 +34,7 @@ mod setup;
 mod snapshot_store;
 mod start;
 mod stop;
+mod turn;
 
 pub use cancel::Cancellation;
 pub use checkpointer::Checkpointer;

@@ -21,6 +21,7 @@ use crate::engine::{Engine, refuse_ended, run_name};
 use crate::error::EngineError;
 use crate::repository::Patch;
 use crate::run_recorder::RunRecorder;
+use crate::turn::open_hold;
 
 /// The maximum length of a reason.
 pub(crate) const REASON_BYTES_MAX: usize = 4096;
@@ -177,10 +178,9 @@ impl Engine {
             .collect();
         let again = answer.again.map(|again| Again { findings: &findings, ..again });
         let answer = HoldAnswer { by, reason: &reason, conditions: &conditions, again, ..answer };
-        let mut recorder =
-            self.open(trace_id).map_err(|error| self.unless_gone_on(trace_id, error))?;
+        let mut recorder = self.open_to_answer(trace_id)?;
         refuse_ended(recorder.run())?;
-        let hold = self.open_hold(&recorder)?;
+        let hold = open_hold(recorder.run())?;
         if hold.is_expired(self.recording.clock.now()) {
             self.expire(&mut recorder)?;
         }
@@ -200,14 +200,6 @@ impl Engine {
             self.end_rejected(&mut recorder)?;
         }
         Ok(AnswerResult { run: recorder.run().clone(), resolution })
-    }
-
-    /// Why a run cannot be answered that another process works on: mostly somebody else has answered it.
-    fn unless_gone_on(&self, trace_id: TraceId, error: EngineError) -> EngineError {
-        match self.read(trace_id) {
-            Ok(run) if run.hold.is_none() => EngineError::NotOnHold { run: run_name(&run) },
-            Ok(_) | Err(_) => error,
-        }
     }
 
     /// Ends a run whose hold nobody answered in time; returns whether it did.
@@ -295,7 +287,7 @@ impl Engine {
         let by = by.trim();
         check_person(by, reason)?;
         let reason = &*self.redacted(reason);
-        let mut recorder = self.open(trace_id)?;
+        let mut recorder = self.open_in_turn(trace_id, &mut |_| Ok(()))?;
         refuse_ended(recorder.run())?;
         let run = run_name(recorder.run());
         let Some(hold) = recorder.run().hold.clone() else {
@@ -323,19 +315,6 @@ impl Engine {
         let revoked = Revocation { by: signed, reason, shown };
         recorder.append(vec![Event::Revoked(Box::new(revoked))])?;
         Ok(recorder.run().clone())
-    }
-
-    /// The hold of a run that can still be answered.
-    fn open_hold(&self, recorder: &RunRecorder) -> Result<Hold, EngineError> {
-        let run = run_name(recorder.run());
-        let Some(hold) = recorder.run().hold.clone() else {
-            return Err(EngineError::NotOnHold { run });
-        };
-        match hold.resolution() {
-            Resolution::Open => Ok(hold),
-            Resolution::Approved => Err(EngineError::AlreadyResolved { run, decision: "APPROVED" }),
-            Resolution::Rejected => Err(EngineError::AlreadyResolved { run, decision: "REJECTED" }),
-        }
     }
 
     /// Checks an answer against its hold and has it signed.

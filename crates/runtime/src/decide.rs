@@ -1,6 +1,7 @@
 //! A person's answer to a call on hold. A call is answered once.
 
 use std::borrow::Cow;
+use std::time::{Duration, Instant};
 
 use serde_json::json;
 use windlass_journal::JournalError;
@@ -23,6 +24,9 @@ use crate::supervisor::Ruling;
 
 /// The maximum length of a reason.
 const REASON_BYTES_MAX: usize = 4096;
+/// How long an answer waits for the process that has the call, and how often it looks.
+const TURN_WAIT: Duration = Duration::from_secs(5);
+const TURN_TICK: Duration = Duration::from_millis(20);
 
 /// A person's answer to a call on hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,13 +124,33 @@ impl Gateway {
         Ok(recorder.commit(KeyAction::None, After::Release)?)
     }
 
+    /// Opens a call that somebody else may decide about at this moment: then this waits a little, unless they have
+    /// decided already.
+    fn open_in_turn(&self, trace_id: TraceId) -> Result<CallRecorder, GatewayError> {
+        let began = Instant::now();
+        loop {
+            let held = match CallRecorder::open(&self.store, trace_id, Vec::new()) {
+                Err(error @ JournalError::Held(_)) => error,
+                opened => return Ok(opened?),
+            };
+            match self.store.load_state(trace_id)?.head.state {
+                Some(State::Pending) | None => {}
+                Some(state) => return Err(GatewayError::AlreadyDecided { trace_id, state }),
+            }
+            if began.elapsed() >= TURN_WAIT {
+                return Err(held.into());
+            }
+            std::thread::sleep(TURN_TICK);
+        }
+    }
+
     fn decide_open(
         &self,
         trace_id: TraceId,
         answer: Answer,
         attribution: Attribution<'_>,
     ) -> Result<CallReport, GatewayError> {
-        let recorder = CallRecorder::open(&self.store, trace_id, Vec::new())?;
+        let recorder = self.open_in_turn(trace_id)?;
         self.require_route(recorder.state(), answer, attribution.who)?;
         let wrong = |question| Err(GatewayError::WrongAnswer { trace_id, question });
         match (recorder.state().next(), answer) {

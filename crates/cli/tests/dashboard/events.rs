@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
 
-use crate::served::{Served, own_token};
+use crate::served::{Served, own_token, person};
 use crate::world::{Repo, id_of, passing};
 
 /// Listens to events.
@@ -124,4 +124,22 @@ fn a_journal_that_is_put_in_place_of_another_is_read_and_watched_anew() {
     let (_, kind, data) = listener.next();
     assert_eq!(kind, "entry");
     assert!(data.contains(&second), "{data}");
+}
+
+#[test]
+fn the_stream_of_somebody_who_is_removed_ends() {
+    let repo = Repo::new();
+    let token = person(&repo.place, "ann", "viewer");
+    let served = Served::start(&repo.place, &[]);
+    let mut listener = Listener::new(&served, &token, None);
+    let mut other = Listener::new(&served, &own_token(&repo.place), None);
+    assert_eq!(listener.next().1, "ready");
+    repo.windlass(&["serve", "people", "remove", "ann"]).exit(0);
+    // Somebody else of the same name is somebody else.
+    person(&repo.place, "ann", "operator");
+    id_of(&repo.run(&passing()).exit(0));
+    let mut rest = String::new();
+    std::io::Read::read_to_string(&mut listener.0, &mut rest).unwrap();
+    assert!(!rest.contains("event: entry"), "{rest}");
+    assert_eq!((other.next().1.as_str(), other.next().1.as_str()), ("ready", "entry"));
 }

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use windlass_testkit::{Random, eventually, soak};
 
 use crate::harness::Place;
-use crate::served::{Served, own_token, project_of};
+use crate::served::{Served, own_token, person, project_of};
 use crate::world::{Repo, escalating, id_of, trace_of};
 
 /// A program, a person and another program, none of which changes a file.
@@ -197,7 +197,7 @@ fn two_servers_of_one_project_decide_once() {
         let refused = statuses.iter().filter(|(status, _)| *status != 200);
         for (status, problem) in refused {
             assert_eq!(*status, 409, "{problem}");
-            assert!(problem["code"].is_string() && problem["code"] != "INTERNAL", "{problem}");
+            assert_eq!(problem["code"], "HOLD_ALREADY_RESOLVED", "{problem}");
         }
         assert_eq!(events_of(&repo, &trace, "voted"), (1, true));
         // Both see it.
@@ -206,6 +206,38 @@ fn two_servers_of_one_project_decide_once() {
             let seen = served.call(&token, "GET", &run, &Value::Null).status(200).json();
             assert_eq!(seen["state"], "answered");
         }
+    }
+    repo.is_whole();
+}
+
+#[test]
+fn two_who_approve_at_the_same_moment_both_count() {
+    let pair = LOOP.replace("good?\"", "good?\", approvals: 2");
+    let repo = Repo::with_loop("asked", &pair);
+    // One of several has a protected key; here both.
+    let phrase = repo.place.base().join("phrase");
+    std::fs::write(&phrase, "a long phrase\n").unwrap();
+    let people = ["bob", "dan"].map(|name| {
+        let add = ["people", "add", name, "--passphrase-file", phrase.to_str().unwrap()];
+        repo.windlass(&add).exit(0);
+        person(&repo.place, name, "approver")
+    });
+    let (served, project) = (Served::start(&repo.place, &[]), project_of(&repo.place));
+    for _ in 0..3 {
+        let (id, trace) = waiting(&repo);
+        let body = json!({
+            "shown": shown(&repo, &id), "reason": BY_HTTP, "passphrase": "a long phrase"
+        });
+        let path = format!("/api/v1/projects/{project}/holds/{id}/approve");
+        let answers = std::thread::scope(|scope| {
+            let asking = people
+                .each_ref()
+                .map(|token| scope.spawn(|| ask(&served.address, token, &path, &body).unwrap()));
+            asking.map(|asking| asking.join().unwrap())
+        });
+        assert!(answers.iter().all(|(status, _)| *status == 200), "{answers:?}");
+        assert_eq!(events_of(&repo, &trace, "voted"), (2, true));
+        assert_eq!(repo.stands(&id)["hold"]["resolution"], "APPROVED");
     }
     repo.is_whole();
 }

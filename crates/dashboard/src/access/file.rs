@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
@@ -127,6 +127,12 @@ impl Access {
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// What differs after each change of the file.
+    pub(crate) fn stamp(&self) -> Option<(u64, i64, i64)> {
+        let found = std::fs::metadata(self.folder.join(ACCESS)).ok()?;
+        Some((found.ino(), found.mtime(), found.mtime_nsec()))
     }
 
     /// The people, by name.
