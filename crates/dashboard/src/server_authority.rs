@@ -104,7 +104,7 @@ fn authority_is_asked_before_the_body_is_read() {
         looks: Looks::open(folder.path()),
         keys: Box::new(NoKeys),
         spend: Ledger::start(&[]),
-        once: Once::default(),
+        once: Once::open(folder.path()),
         access,
     };
     let shared = Arc::new(Shared {

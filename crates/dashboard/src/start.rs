@@ -11,6 +11,7 @@ use windlass_store::{Store, StoreError};
 use crate::access::Role;
 use crate::act::operand;
 use crate::dashboard::Context;
+use crate::once::Begun;
 use crate::problem::Problem;
 use crate::project::{Command, Project};
 
@@ -34,7 +35,7 @@ pub struct NewRun {
     #[serde(default)]
     pub worktree: bool,
     /// A word of your own for this request: a second one with the same word starts nothing and is told
-    /// the same run, as long as the server runs.
+    /// the same run, also after a restart of the server.
     #[serde(default)]
     pub once: Option<String>,
 }
@@ -81,16 +82,44 @@ pub fn start_with(
     command: impl FnOnce(&str) -> Command,
 ) -> Result<StartedRun, Problem> {
     let project = context.project()?;
-    let trace = project.new_trace_id();
-    let mut recorded = false;
-    let started = context.dashboard.once.run(once, trace, || {
-        recorded = project.start_trace(trace, command(&trace.to_string()))?;
-        Ok::<(), Problem>(())
-    })?;
-    if started != trace {
-        recorded = wait_for(project.as_ref(), started)?;
+    let new = project.new_trace_id();
+    let once = once.filter(|word| !word.is_empty());
+    // The same word means another run in another project.
+    let word = once.map(|word| format!("{}\n{word}", project.id()));
+    let (memory, word) = (&context.dashboard.once, word.as_deref());
+    let begun = word.map_or(Ok(Begun::New(new)), |word| memory.begin(word, new))?;
+    let (run, recorded) = match begun {
+        Begun::New(run) => {
+            let started = project.start_trace(run, command(&run.to_string()));
+            if let (Err(_), Some(word)) = (&started, word) {
+                memory.forget(word)?;
+            }
+            (run, started?)
+        }
+        Begun::Here(run) => (run, wait_for(project.as_ref(), run)?),
+        Begun::Elsewhere(run) => {
+            let command = command(&run.to_string());
+            let started = start_again(project.as_ref(), run, command);
+            if let (Err(_), Some(word)) = (&started, word) {
+                memory.try_again(word);
+            }
+            (run, started?)
+        }
+    };
+    Ok(StartedRun { run: RunName::of(run).to_string(), recorded })
+}
+
+/// Starts a run that another server was to start, if it is not recorded: that server may have been killed before. The
+/// command that it has started may still be at work; since both have the same id, one of them is refused.
+fn start_again(project: &dyn Project, run: TraceId, command: Command) -> Result<bool, Problem> {
+    if wait_for(project, run)? {
+        return Ok(true);
     }
-    Ok(StartedRun { run: RunName::of(started).to_string(), recorded })
+    let started = project.start_trace(run, command);
+    if started.is_err() && wait_for(project, run)? {
+        return Ok(true);
+    }
+    started
 }
 
 /// Whether a trace has its first entry.

@@ -183,19 +183,11 @@ fn serve(
     let hub = Hub::start(Arc::clone(&served), boot).map_err(internal)?;
     let hosts = Hosts::new(address, &options.host, tls.is_some());
     let scheme = if tls.is_some() { "https" } else { "http" };
-    let looks = Looks::open(access.folder());
+    let (looks, once) = (Looks::open(access.folder()), Once::open(access.folder()));
     let keys = Box::new(AccountPeople::open()?);
     let access = access.clone();
-    let dashboard = Dashboard {
-        projects: Arc::clone(&served),
-        access,
-        hosts,
-        hub,
-        looks,
-        keys,
-        spend,
-        once: Once::default(),
-    };
+    let dashboard =
+        Dashboard { projects: Arc::clone(&served), access, hosts, hub, looks, keys, spend, once };
     let server = Server::start(listener, dashboard, tls).map_err(internal)?;
     let shown = options.host.first().cloned().unwrap_or_else(|| address.to_string());
     let url = format!("{scheme}://{shown}");

@@ -22,6 +22,7 @@ mod harness;
 mod kills;
 mod notify;
 mod notify_pages;
+mod once;
 mod pages;
 mod policy;
 mod receiver;
