@@ -197,15 +197,7 @@ pub fn shorten(text: &str, chars_max: usize) -> String {
 
 /// Escapes control characters, so that text from elsewhere cannot control the terminal.
 pub fn sanitize(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for char in text.chars() {
-        if windlass_text::is_control(char) && char != '\t' {
-            shown.extend(char.escape_default());
-        } else {
-            shown.push(char);
-        }
-    }
-    shown
+    windlass_text::visible(text, &['\t']).into_owned()
 }
 
 #[cfg(test)]

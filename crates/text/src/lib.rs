@@ -11,7 +11,7 @@ mod source;
 pub mod yaml;
 
 pub use decode::{DecodeError, DecodeProblem, decode};
-pub use display::{is_control, nearest, printable};
+pub use display::{is_control, is_hidden, nearest, printable, visible};
 pub use glob::{Glob, GlobError, GlobKind, GlobText, GlobToken, tokenize};
 pub use position::{Location, Position};
 pub use source::{FileError, SourceFile};

@@ -2,7 +2,6 @@
 
 use maud::{DOCTYPE, Markup, html};
 use windlass_kernel::Timestamp;
-use windlass_text::is_control;
 
 use crate::access::{Role, Scope, Visitor};
 use crate::dashboard::now;
@@ -76,19 +75,7 @@ impl Page<'_> {
 
 /// A page in which nothing changes the direction or hides parts of what is shown: names and outputs are of anybody.
 fn visible(html: &str) -> String {
-    let is_hidden = |char: char| char != '\n' && char != '\t' && is_control(char);
-    if !html.contains(is_hidden) {
-        return html.to_owned();
-    }
-    let mut shown = String::with_capacity(html.len());
-    for char in html.chars() {
-        if is_hidden(char) {
-            shown.extend(char.escape_unicode());
-        } else {
-            shown.push(char);
-        }
-    }
-    shown
+    windlass_text::visible(html, &['\n', '\t']).into_owned()
 }
 
 /// The pages that are needed more rarely: address, name, part of the menu.
@@ -189,7 +176,7 @@ pub(super) fn words(ms: u64) -> String {
 }
 
 /// A text as one part of a path.
-pub(super) fn encode(text: &str) -> String {
+pub(crate) fn encode(text: &str) -> String {
     let mut encoded = String::new();
     for byte in text.bytes() {
         if byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) {
