@@ -125,8 +125,13 @@ impl From<StoreError> for Problem {
 
 impl From<AccessError> for Problem {
     fn from(error: AccessError) -> Self {
-        let message = error.to_string();
-        Self::new(Code::FileUnreadable, message).status(StatusCode::SERVICE_UNAVAILABLE)
+        let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}"));
+        let message = format!("{error}{}", cause.unwrap_or_default());
+        let problem = Self::new(error.code(), message).status(StatusCode::SERVICE_UNAVAILABLE);
+        match error.code() == Code::FileUnwritable {
+            true => problem.hint("check that the disk has free space and the folder is writable"),
+            false => problem,
+        }
     }
 }
 

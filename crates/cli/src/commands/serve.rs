@@ -317,16 +317,8 @@ fn owner(access: &Access, folder: &Path, now: Timestamp) -> Result<String, Failu
 
 impl From<AccessError> for Failure {
     fn from(error: AccessError) -> Self {
-        let code = match &error {
-            AccessError::File { .. } | AccessError::Content { .. } => Code::FileUnreadable,
-            AccessError::Name { .. } | AccessError::Exists { .. } | AccessError::Full => {
-                Code::RequestInvalid
-            }
-            AccessError::Unknown { .. } => Code::PersonUnknown,
-            AccessError::Random(_) => Code::Internal,
-        };
         let unknown = matches!(error, AccessError::Unknown { .. });
-        let failure = Self::of(code, &error);
+        let failure = Self::of(error.code(), &error);
         match unknown {
             true => failure.hint("`windlass serve people list` lists the names"),
             false => failure,

@@ -227,3 +227,69 @@ fn beyond_this_machine_only_with_encryption() {
     repo.write("b", "no key");
     repo.windlass(&missing).fails_with(2, "REQUEST_INVALID");
 }
+
+#[test]
+fn a_link_to_a_hold_ends_neither_a_login_nor_another_link() {
+    let repo = Repo::new();
+    let ids = [(); 2].map(|()| id_of(&repo.run_with(&escalating(), &["--worktree"]).exit(4)));
+    repo.windlass(&["people", "add", "bob"]).exit(0);
+    person(&repo.place, "bob", "approver");
+    let served = Served::start(&repo.place, &[]);
+    let project = project_of(&repo.place);
+    let link = |by: &str, id: &str| {
+        let made = repo.windlass(&["serve", "link", "--by", by, "--run", id, "--json"]).exit(0);
+        made.json()["path"].as_str().unwrap().to_owned()
+    };
+    let hold = |id: &str| format!("/holds/{project}/{id}");
+    let status = |cookies: &str, path: &str| served.browse(cookies, "GET", path, "").status;
+    // What a browser has that has followed all of them: cookies of one name replace each other.
+    let browser = |links: &[String]| {
+        let mut cookies = std::collections::BTreeMap::new();
+        for link in links {
+            let cookie = served.enter(link);
+            let (name, value) = cookie.split_once('=').unwrap();
+            cookies.insert(name.to_owned(), value.to_owned());
+        }
+        let all: Vec<String> =
+            cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        all.join("; ")
+    };
+    // Two links.
+    let two = browser(&[link("bob", &ids[0]), link("bob", &ids[1])]);
+    assert_eq!(ids.each_ref().map(|id| status(&two, &hold(id))), [200, 200]);
+    assert_eq!(status(&two, "/runs"), 403);
+    // A login, and a link for the same person and for another one.
+    let all = browser(&[served.link.clone(), link("ada", &ids[0]), link("bob", &ids[1])]);
+    assert_eq!(["/runs", "/"].map(|path| status(&all, path)), [200, 200]);
+    assert_eq!(ids.each_ref().map(|id| status(&all, &hold(id))), [200, 200]);
+    // A hold is decided by whom its link is for.
+    let shown = repo.stands(&ids[1])["hold"]["shown"].as_str().unwrap().to_owned();
+    let form = format!("reason=seen&shown={shown}");
+    served.browse(&all, "POST", &format!("{}/approve", hold(&ids[1])), &form).status(303);
+    let trace = repo.stands(&ids[1])["trace_id"].as_str().unwrap().to_owned();
+    let events = repo.events(&trace);
+    let vote = events.iter().find(|event| event["kind"] == "voted").unwrap().to_string();
+    assert!(vote.contains("bob"), "{vote}");
+    assert_eq!(status(&all, "/runs"), 200);
+    // Going out ends all of them.
+    served.browse(&all, "POST", "/leave", "").status(200);
+    assert_eq!(["/runs".to_owned(), hold(&ids[0])].map(|path| status(&all, &path)), [401, 401]);
+}
+
+#[test]
+fn a_page_that_is_fetched_ahead_does_not_use_a_link_up() {
+    let repo = Repo::new();
+    let served = Served::start(&repo.place, &[]);
+    let navigates = ("sec-fetch-mode", "navigate");
+    for ahead in [
+        ("sec-purpose", "prefetch"),
+        ("sec-purpose", "prefetch;prerender"),
+        ("purpose", "prefetch"),
+        ("x-moz", "prefetch"),
+    ] {
+        let looked = served.send("GET", &served.link, &[navigates, ahead], "").status(200);
+        assert_eq!(looked.header("set-cookie"), "", "{ahead:?}");
+    }
+    served.send("HEAD", &served.link, &[navigates], "").status(200);
+    served.send("GET", &served.link, &[navigates], "").status(303);
+}

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
-use windlass_kernel::{Digest, Timestamp, check_name, is_same_name};
+use windlass_kernel::{Code, Digest, Timestamp, check_name, is_same_name};
 
 use super::secret::{digest_of, is_same};
 use super::{Person, Role, Scope, Secret, Visitor};
@@ -75,6 +75,20 @@ pub enum AccessError {
     /// The system has no random numbers.
     #[error("the system has no random numbers: {0}")]
     Random(getrandom::Error),
+}
+
+impl AccessError {
+    /// The public code.
+    #[must_use]
+    pub fn code(&self) -> Code {
+        match self {
+            Self::File { action: "write" | "create" | "lock", .. } => Code::FileUnwritable,
+            Self::File { .. } | Self::Content { .. } => Code::FileUnreadable,
+            Self::Name { .. } | Self::Exists { .. } | Self::Full => Code::RequestInvalid,
+            Self::Unknown { .. } => Code::PersonUnknown,
+            Self::Random(_) => Code::Internal,
+        }
+    }
 }
 
 /// Who may use the dashboards of an account.
@@ -271,22 +285,22 @@ impl Access {
         Ok(found.map(|person| Visitor { name: person.name, role: person.role, scope: Scope::All }))
     }
 
-    /// Whose cookie this is.
-    pub(super) fn by_cookie(
+    /// Whose cookies these are; nobody's are left out.
+    pub(super) fn by_cookies(
         &self,
-        cookie: &str,
+        cookies: &[&str],
         now: Timestamp,
-    ) -> Result<Option<Visitor>, AccessError> {
-        let shown = digest_of(cookie);
+    ) -> Result<Vec<Visitor>, AccessError> {
         let content = self.read()?;
-        let found = content.logins.iter().find(|login| is_same(&login.secret, &shown));
-        let Some(login) = found.filter(|login| login.expires_at > now) else { return Ok(None) };
-        let person = content.person(&login.name).ok();
-        Ok(person.map(|person| Visitor {
-            name: person.name.clone(),
-            role: person.role,
-            scope: login.scope.clone(),
-        }))
+        let owner = |cookie: &&str| {
+            let shown = digest_of(cookie);
+            let found = content.logins.iter().find(|login| is_same(&login.secret, &shown));
+            let login = found.filter(|login| login.expires_at > now)?;
+            let person = content.person(&login.name).ok()?;
+            let (name, role) = (person.name.clone(), person.role);
+            Some(Visitor { name, role, scope: login.scope.clone() })
+        };
+        Ok(cookies.iter().filter_map(owner).collect())
     }
 
     fn read(&self) -> Result<Content, AccessError> {
@@ -319,7 +333,7 @@ impl Access {
         let lock_path = self.folder.join(LOCK);
         let mut options = OpenOptions::new();
         let lock = options.create(true).append(true).mode(0o600).open(&lock_path);
-        let lock = lock.map_err(|error| failed("open", &lock_path, error))?;
+        let lock = lock.map_err(|error| failed("lock", &lock_path, error))?;
         lock.lock().map_err(|error| failed("lock", &lock_path, error))?;
         let mut content = self.read()?;
         change(&mut content)?;
@@ -379,12 +393,15 @@ mod tests {
         let link = access.link("ada", Scope::All, at(0), 1000).unwrap();
         let (cookie, _) = access.enter(link.text(), at(1)).unwrap().unwrap();
         assert!(access.enter(link.text(), at(2)).unwrap().is_none(), "used twice");
-        let visitor = access.by_cookie(cookie.text(), at(3)).unwrap().unwrap();
+        let visitor = access.by_cookies(&[cookie.text()], at(3)).unwrap().pop().unwrap();
         assert_eq!((visitor.name.as_str(), visitor.role), ("ada", Role::Operator));
-        assert!(access.by_cookie(cookie.text(), at(LOGIN_MS + 1)).unwrap().is_none(), "expired");
-        assert!(access.by_cookie("", at(3)).unwrap().is_none());
+        assert!(
+            access.by_cookies(&[cookie.text()], at(LOGIN_MS + 1)).unwrap().pop().is_none(),
+            "expired"
+        );
+        assert!(access.by_cookies(&[""], at(3)).unwrap().pop().is_none());
         access.leave(cookie.text()).unwrap();
-        assert!(access.by_cookie(cookie.text(), at(3)).unwrap().is_none(), "left");
+        assert!(access.by_cookies(&[cookie.text()], at(3)).unwrap().pop().is_none(), "left");
     }
 
     #[test]
@@ -395,9 +412,9 @@ mod tests {
         let link = access.link("ada", hold(), at(0), 1000).unwrap();
         let (cookie, scope) = access.enter(link.text(), at(1)).unwrap().unwrap();
         assert_eq!(scope, hold());
-        let visitor = access.by_cookie(cookie.text(), at(999)).unwrap().unwrap();
+        let visitor = access.by_cookies(&[cookie.text()], at(999)).unwrap().pop().unwrap();
         assert!(visitor.covers("p", "r") && !visitor.covers("p", "other"));
-        assert!(access.by_cookie(cookie.text(), at(1000)).unwrap().is_none());
+        assert!(access.by_cookies(&[cookie.text()], at(1000)).unwrap().pop().is_none());
     }
 
     #[test]
@@ -413,7 +430,7 @@ mod tests {
         assert!(access.by_token(token.text()).unwrap().is_some());
         access.remove("ada").unwrap();
         assert!(access.by_token(token.text()).unwrap().is_none());
-        assert!(access.by_cookie(cookie.text(), at(2)).unwrap().is_none());
+        assert!(access.by_cookies(&[cookie.text()], at(2)).unwrap().pop().is_none());
         assert!(access.enter(unused.text(), at(2)).unwrap().is_none());
         assert!(matches!(access.remove("ada"), Err(AccessError::Unknown { .. })));
     }

@@ -7,12 +7,29 @@ use axum::http::header::{
 };
 use axum::http::request::Parts;
 use axum::http::{Method, StatusCode};
-use windlass_kernel::Timestamp;
+use windlass_kernel::{Digest, Timestamp};
 
-use super::{Access, AccessError, Visitor};
+use super::{Access, AccessError, Scope, Visitor};
 
-/// The name of the cookie.
+/// The name of the cookie of a login.
 pub(crate) const COOKIE: &str = "windlass-dashboard";
+/// The beginning of the names of cookies for one hold. Each hold has its own, so that a link neither ends a login nor
+/// another link.
+const HOLD_COOKIE: &str = "windlass-hold-";
+/// The most cookies of ours that a request can have.
+const COOKIES_MAX: usize = 32;
+
+/// The name of the cookie that a link is exchanged for.
+pub(crate) fn cookie_name(scope: &Scope) -> String {
+    match scope {
+        Scope::All => COOKIE.to_owned(),
+        Scope::Hold { project, run, .. } => {
+            let digest = Digest::of(format!("{project}\n{run}").as_bytes()).hex();
+            let short: String = digest.as_str().chars().take(16).collect();
+            format!("{HOLD_COOKIE}{short}")
+        }
+    }
+}
 
 /// The names by which the server may be reached.
 #[derive(Clone, Debug)]
@@ -98,10 +115,11 @@ impl Hosts {
             };
             return Ok(visitor.map_or(Visit::Unknown, Visit::By));
         }
-        let visitor = match cookie_of(&request.headers) {
-            Some(cookie) => access.by_cookie(cookie, now)?,
-            None => None,
-        };
+        let cookies: Vec<&str> =
+            cookies_of(&request.headers).into_iter().map(|(_, value)| value).collect();
+        let known =
+            if cookies.is_empty() { Vec::new() } else { access.by_cookies(&cookies, now)? };
+        let visitor = chosen(known, request.uri.path());
         let Some(visitor) = visitor else { return Ok(Visit::Unknown) };
         // A browser sends its cookie along; it also says which page made it do so.
         let changes = !matches!(request.method, Method::GET | Method::HEAD);
@@ -116,13 +134,30 @@ impl Hosts {
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// The value of our cookie, if there is exactly one.
-pub(crate) fn cookie_of(headers: &HeaderMap) -> Option<&str> {
+/// Who sends a request with the cookies of several: who is logged in, unless the path is that of a hold for which somebody
+/// else has followed a link.
+fn chosen(known: Vec<Visitor>, path: &str) -> Option<Visitor> {
+    let login = known.iter().find(|visitor| visitor.scope == Scope::All);
+    let own = known.iter().find(|visitor| visitor.is_here_for(path));
+    let found = match (login, own) {
+        (Some(login), Some(own)) if own.name != login.name => Some(own),
+        (Some(login), _) => Some(login),
+        (None, Some(own)) => Some(own),
+        (None, None) => known.first(),
+    };
+    found.cloned()
+}
+
+/// Our cookies, by name; not those of a name that is there twice.
+pub(crate) fn cookies_of(headers: &HeaderMap) -> Vec<(&str, &str)> {
     let all = headers.get_all(COOKIE_HEADER).iter().filter_map(|value| value.to_str().ok());
     let pairs =
         all.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    let mut found = pairs.filter(|(name, _)| *name == COOKIE).map(|(_, value)| value);
-    found.next().filter(|_| found.next().is_none())
+    let is_ours = |name: &str| name == COOKIE || name.starts_with(HOLD_COOKIE);
+    let ours: Vec<(&str, &str)> =
+        pairs.filter(|(name, _)| is_ours(name)).take(COOKIES_MAX).collect();
+    let once = |name: &str| ours.iter().filter(|(one, _)| *one == name).count() == 1;
+    ours.iter().copied().filter(|(name, _)| once(name)).collect()
 }
 
 /// The value of a header that is there exactly once.
@@ -135,7 +170,7 @@ pub(crate) fn only(headers: &HeaderMap, name: HeaderName) -> Option<&str> {
 mod tests {
     use axum::http::Request;
 
-    use super::super::{Role, Scope};
+    use super::super::Role;
     use super::*;
 
     struct World {

@@ -8,9 +8,13 @@ use serde::{Deserialize, Serialize};
 use windlass_kernel::{Digest, Timestamp};
 
 pub use file::{Access, AccessError};
-pub(crate) use guard::{COOKIE, cookie_of, only};
+#[cfg(test)]
+pub(crate) use guard::COOKIE;
 pub use guard::{Hosts, Visit};
+pub(crate) use guard::{cookie_name, cookies_of, only};
 pub use secret::Secret;
+
+use crate::pages::encode;
 
 /// What a person may do. Each role includes those before it.
 #[derive(
@@ -81,6 +85,19 @@ pub struct Visitor {
 }
 
 impl Visitor {
+    /// Whether this visitor came for the hold of this path.
+    fn is_here_for(&self, path: &str) -> bool {
+        let Scope::Hold { project, run, .. } = &self.scope else { return false };
+        let (project, run) = (encode(project), encode(run));
+        let holds =
+            [format!("/holds/{project}/{run}"), format!("/api/v1/projects/{project}/holds/{run}")];
+        let is_below = |hold: &String| {
+            path.strip_prefix(hold.as_str())
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        holds.iter().any(is_below)
+    }
+
     /// Whether this visitor may see and decide this hold.
     #[must_use]
     pub fn covers(&self, project: &str, run: &str) -> bool {

@@ -10,7 +10,7 @@ use maud::html;
 use windlass_kernel::Code;
 
 use super::layout::{self, Page};
-use crate::access::{COOKIE, Scope, Secret, Visit, cookie_of, only};
+use crate::access::{AccessError, Scope, Visit, cookie_name, cookies_of, only};
 use crate::dashboard::now;
 use crate::problem::Problem;
 use crate::respond::{html_response, redirect, refuse};
@@ -18,6 +18,13 @@ use crate::server::Shared;
 
 /// How a browser says that a person follows a link, as against a program that fetches a preview of it.
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+/// How browsers say that they fetch a page ahead, which nobody may ever look at.
+const AHEAD: [HeaderName; 4] = [
+    HeaderName::from_static("sec-purpose"),
+    HeaderName::from_static("purpose"),
+    HeaderName::from_static("x-purpose"),
+    HeaderName::from_static("x-moz"),
+];
 
 /// Exchanges a link for a cookie. A program that only looks at the link does not use it up: without a browser's word that a
 /// person follows it, a page with a button is shown.
@@ -27,8 +34,10 @@ pub(crate) async fn enter(
     request: Request,
 ) -> Response {
     let (parts, _) = request.into_parts();
+    let is_ahead = AHEAD.iter().any(|name| parts.headers.contains_key(name));
+    let navigates = only(&parts.headers, SEC_FETCH_MODE) == Some("navigate");
     let follows =
-        parts.method == Method::POST || only(&parts.headers, SEC_FETCH_MODE) == Some("navigate");
+        parts.method == Method::POST || (parts.method == Method::GET && navigates && !is_ahead);
     let worker = Arc::clone(&shared);
     let entered = tokio::task::spawn_blocking(move || {
         let dashboard = &worker.dashboard;
@@ -56,7 +65,8 @@ pub(crate) async fn enter(
                 Scope::Hold { project, run, .. } => layout::hold_address(project, run),
             };
             let mut response = redirect(&path);
-            set_cookie(&mut response, Some(&cookie), shared.dashboard.hosts.is_tls());
+            let is_tls = shared.dashboard.hosts.is_tls();
+            set_cookie(&mut response, &cookie_name(&scope), Some(cookie.text()), is_tls);
             response
         }
         Ok(None) => {
@@ -76,20 +86,25 @@ pub(crate) async fn enter(
 
 /// Ends a login.
 pub(crate) async fn leave(State(shared): State<Arc<Shared>>, request: Request) -> Response {
-    let cookie = cookie_of(request.headers()).map(str::to_owned);
+    let cookies = cookies_of(request.headers());
+    let cookies: Vec<(String, String)> =
+        cookies.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     if let Err(response) = crate::server::admit(&shared, request, true).await {
         return *response;
     }
     let is_tls = shared.dashboard.hosts.is_tls();
     let left = tokio::task::spawn_blocking(move || {
-        cookie.map_or(Ok(()), |cookie| shared.dashboard.access.leave(&cookie))
+        cookies.iter().try_for_each(|(_, cookie)| shared.dashboard.access.leave(cookie))?;
+        Ok::<_, AccessError>(cookies)
     });
     match left.await {
-        Ok(Ok(())) => {
+        Ok(Ok(cookies)) => {
             let body = html! { h1 { "Logged out" } p { code { "windlass serve link" } " makes a link that logs you in again." } };
             let page = Page { title: "Logged out", at: "", visitor: None, is_live: false, body };
             let mut response = html_response(StatusCode::OK, page.render());
-            set_cookie(&mut response, None, is_tls);
+            for (name, _) in &cookies {
+                set_cookie(&mut response, name, None, is_tls);
+            }
             response
         }
         Ok(Err(error)) => refuse(&error.into(), true, None),
@@ -97,12 +112,11 @@ pub(crate) async fn leave(State(shared): State<Arc<Shared>>, request: Request) -
     }
 }
 
-fn set_cookie(response: &mut Response, cookie: Option<&Secret>, is_tls: bool) {
-    let (value, age) =
-        cookie.map_or(("", "; Max-Age=0"), |cookie| (cookie.text(), "; Max-Age=1209600"));
+fn set_cookie(response: &mut Response, name: &str, value: Option<&str>, is_tls: bool) {
+    let (value, age) = value.map_or(("", "; Max-Age=0"), |value| (value, "; Max-Age=1209600"));
     let secure = if is_tls { "; Secure" } else { "" };
-    let text = format!("{COOKIE}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{age}");
+    let text = format!("{name}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{age}");
     if let Ok(value) = HeaderValue::try_from(text) {
-        response.headers_mut().insert(SET_COOKIE, value);
+        response.headers_mut().append(SET_COOKIE, value);
     }
 }

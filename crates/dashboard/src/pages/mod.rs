@@ -41,6 +41,7 @@ use crate::start::{self, NewRun, StartedRun};
 use layout::{Refused, run_address};
 
 pub(crate) use enter::{enter, leave};
+pub(crate) use layout::encode;
 
 /// What a page answers.
 pub(crate) enum Answer {
