@@ -9,7 +9,7 @@ use crate::access::Role;
 use crate::dashboard::Context;
 use crate::problem::Problem;
 use crate::project::{Command, Project};
-use crate::start::{StartedRun, start_with};
+use crate::start::{StartedRun, start_with, wait_for};
 
 /// A task of the backlog.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
@@ -74,6 +74,9 @@ fn parse(items: Value) -> Result<Vec<BacklogItem>, Problem> {
     })
 }
 
+/// How often a start that takes long is looked at before the next one may begin; each look waits a little.
+const RECORD_LOOKS: usize = 10;
+
 /// Starts a task.
 ///
 /// # Errors
@@ -88,5 +91,14 @@ pub fn start(context: &Context<'_>, task: &StartTask) -> Result<StartedRun, Prob
     if let Some(name) = task.loop_id.as_deref().filter(|name| !name.is_empty()) {
         command = command.option("loop", name);
     }
-    start_with(context, None, |id| command.option("trace-id", id))
+    // The next request finds this task under way.
+    let _turn = context.dashboard.once.backlog_turn();
+    let mut started = start_with(context, None, |id| command.option("trace-id", id))?;
+    for _ in 0..RECORD_LOOKS {
+        if started.recorded {
+            break;
+        }
+        started.recorded = wait_for(context.project()?.as_ref(), started.trace)?;
+    }
+    Ok(started)
 }

@@ -383,13 +383,15 @@ impl RunDetail {
             };
             (name.clone(), usage)
         });
+        let item = RunItem::of(project, &RunSummary::of(run), is_live, now);
+        let state = item.state;
         Self {
-            item: RunItem::of(project, &RunSummary::of(run), is_live, now),
+            item,
             title: plan.map(|plan| plan.title.clone()).unwrap_or_default(),
             by: started.map(|started| started.by.clone()).unwrap_or_default(),
             phases: run
                 .all_phases()
-                .map(|(phase, state)| PhaseItem::of(phase, state, run.ended.is_some()))
+                .map(|(phase, phase_state)| PhaseItem::of(phase, phase_state, state))
                 .collect(),
             budgets: budgets.collect(),
             facts: run.facts.clone(),
@@ -411,10 +413,13 @@ impl RunDetail {
 }
 
 impl PhaseItem {
-    fn of(phase: &Phase, state: &PhaseState, has_ended: bool) -> Self {
-        // What was under way when the run ended does not go on.
-        let is_cut = has_ended && state.status == PhaseStatus::Running;
-        let status = if is_cut { "not finished" } else { state.status.as_str() };
+    fn of(phase: &Phase, state: &PhaseState, run: RunState) -> Self {
+        let status = match (state.status, run) {
+            // What was under way when the run ended does not go on.
+            (PhaseStatus::Running, RunState::Passed | RunState::Failed) => "not finished",
+            (PhaseStatus::Running, RunState::Interrupted) => "interrupted",
+            (status, _) => status.as_str(),
+        };
         let done = state.done.as_deref();
         let verdict = done.and_then(|done| done.answer.get("verdict")).and_then(Value::as_str);
         Self {

@@ -29,6 +29,8 @@ pub struct Once {
     folder: PathBuf,
     /// The words for which this server has started a run, or does so now.
     begun: Mutex<BTreeMap<Digest, TraceId>>,
+    /// Who starts a task of a backlog.
+    backlog: Mutex<()>,
 }
 
 /// A word, and its run.
@@ -55,7 +57,7 @@ impl Once {
     /// Those that are remembered in a folder.
     #[must_use]
     pub fn open(folder: &Path) -> Self {
-        Self { folder: folder.to_owned(), begun: Mutex::default() }
+        Self { folder: folder.to_owned(), begun: Mutex::default(), backlog: Mutex::default() }
     }
 
     /// Notes a word for this run, unless it has one already.
@@ -95,6 +97,11 @@ impl Once {
             words.retain(|known| known.word != digest);
             words.len() < before
         })
+    }
+
+    /// Waits for the turn to start a task of a backlog: which tasks are under way is known from the runs that are recorded.
+    pub fn backlog_turn(&self) -> MutexGuard<'_, ()> {
+        self.backlog.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Lets the run of a word be tried again with the same id.

@@ -47,6 +47,9 @@ pub struct StartedRun {
     pub run: String,
     /// Whether its first entry is recorded. If it is not yet, it will be soon, or the start fails.
     pub recorded: bool,
+    /// Its trace.
+    #[serde(skip)]
+    pub trace: TraceId,
 }
 
 /// Starts a run.
@@ -106,7 +109,7 @@ pub fn start_with(
             (run, started?)
         }
     };
-    Ok(StartedRun { run: RunName::of(run).to_string(), recorded })
+    Ok(StartedRun { run: RunName::of(run).to_string(), recorded, trace: run })
 }
 
 /// Starts a run that another server was to start, if it is not recorded: that server may have been killed before. The
@@ -135,7 +138,7 @@ pub fn is_recorded(store: &dyn Store, trace: TraceId) -> Result<bool, Problem> {
 }
 
 /// Waits a little until a run is recorded, and returns whether it is.
-fn wait_for(project: &dyn Project, trace: TraceId) -> Result<bool, Problem> {
+pub(crate) fn wait_for(project: &dyn Project, trace: TraceId) -> Result<bool, Problem> {
     let began = Instant::now();
     let store = project.store()?;
     loop {

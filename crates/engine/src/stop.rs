@@ -71,7 +71,13 @@ impl StopSwitch {
             |source| EngineError::Unwritable { path: path.display().to_string(), source };
         std::fs::create_dir_all(&self.folder).map_err(unwritable)?;
         let bytes = serde_json::to_vec(request).unwrap_or_default();
-        std::fs::write(&path, bytes).map_err(unwritable)
+        // An incomplete file would stop as well: a request that fails must not have happened.
+        let part = self.folder.join(format!(".{}-{}", run.unwrap_or(ALL), std::process::id()));
+        let written = std::fs::write(&part, bytes).and_then(|()| std::fs::rename(&part, &path));
+        if written.is_err() {
+            drop(std::fs::remove_file(&part));
+        }
+        written.map_err(unwritable)
     }
 
     /// Removes the request for a run, or for all runs; returns whether there was one.

@@ -8,7 +8,7 @@ use windlass_dashboard::{Command, Problem, Project as _};
 use windlass_journal::Runs;
 use windlass_kernel::State;
 use windlass_kernel::run::plan::Trigger;
-use windlass_kernel::run::{Resolution, RunName};
+use windlass_kernel::run::{Hold, Resolution, RunName};
 use windlass_kernel::{Code, Timestamp, TraceId};
 use windlass_runtime::{Clock as _, SystemClock};
 use windlass_store::TraceFilter;
@@ -50,10 +50,27 @@ impl Worker {
     pub fn look(&mut self, output: &Output) {
         self.taken.retain(|_, since| since.elapsed() < AGAIN_AFTER);
         for project in self.projects.clone() {
+            // What is wrong with the journal is told below.
+            for run in expired(&project, SystemClock.now()).unwrap_or_default() {
+                self.end(&project, run, output);
+            }
             match ready(&project, SystemClock.now()) {
                 Ok(ready) => ready.into_iter().for_each(|run| self.take(&project, run, output)),
                 Err(problem) => output.note(&format!("{}: {}", project.name(), problem.message)),
             }
+        }
+    }
+
+    /// Ends a run whose hold nobody has answered in time: whoever looks at it does so.
+    fn end(&mut self, project: &ServedProject, run: TraceId, output: &Output) {
+        if self.taken.contains_key(&run) {
+            return;
+        }
+        self.taken.insert(run, Instant::now());
+        let name = RunName::of(run).to_string();
+        output.note(&format!("{}: {name} has waited too long", project.name()));
+        if let Err(problem) = project.command(Command::new(["queue", "show", "--", &name])) {
+            output.note(&format!("{name}: {} [{}]", problem.message, problem.code));
         }
     }
 
@@ -73,6 +90,22 @@ impl Worker {
             output.note(&format!("{name}: {} [{}]", problem.message, problem.code));
         }
     }
+}
+
+/// The runs of a project whose holds nobody has answered in time.
+fn expired(project: &ServedProject, now: Timestamp) -> Result<Vec<TraceId>, Problem> {
+    let store = project.store()?;
+    let state = Some(State::Checkpoint);
+    let filter = TraceFilter { open_only: true, state, before: None, limit: RUNS_MAX };
+    let mut found = Vec::new();
+    for trace in store.list_traces(&filter)? {
+        let Ok(summary) = RunSummary::read(store.as_ref(), &trace.head) else { continue };
+        let is_over = |hold: &Hold| hold.resolution() == Resolution::Open && hold.is_expired(now);
+        if summary.hold.as_ref().is_some_and(is_over) && !store.is_held(&trace)? {
+            found.push(trace.head.trace_id);
+        }
+    }
+    Ok(found)
 }
 
 /// The runs of a project that can go on: enough people have answered, or the time has come that they waited for.

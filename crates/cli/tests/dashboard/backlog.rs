@@ -92,3 +92,30 @@ fn tasks_are_shown_with_what_they_wait_for_and_one_is_started() {
     });
     repo.is_whole();
 }
+
+#[test]
+fn a_task_is_started_once_however_many_ask_at_once() {
+    let slow = LOOP.replace("echo '", "sleep 5; echo '");
+    let repo = Repo::with_loop("plain", &slow);
+    repo.windlass(&["trust", "--yes"]);
+    repo.write("BACKLOG.md", LIST);
+    repo.commit("a backlog");
+    let served = Served::start(&repo.place, &[]);
+    let (token, project) = (own_token(&repo.place), project_of(&repo.place));
+    let path = format!("/api/v1/projects/{project}/backlog");
+    let items = served.call(&token, "GET", &path, &Value::Null).status(200).json();
+    let digest = &items["items"][4]["digest"];
+    let body = json!({ "digest": digest, "loop": "plain", "worktree": true });
+    let start = format!("{path}/start");
+    let replies = std::thread::scope(|scope| {
+        let asking = [(); 4].map(|()| scope.spawn(|| served.call(&token, "POST", &start, &body)));
+        asking.map(|asking| asking.join().unwrap())
+    });
+    let started = replies.iter().filter(|reply| reply.status == 200).count();
+    assert_eq!(started, 1, "{replies:?}");
+    for refused in replies.into_iter().filter(|reply| reply.status != 200) {
+        refused.refused(409, "BACKLOG_LINE_CHANGED");
+    }
+    let runs = served.call(&token, "GET", "/api/v1/runs", &Value::Null).status(200).json();
+    assert_eq!(runs["runs"].as_array().unwrap().len(), 1, "{runs}");
+}

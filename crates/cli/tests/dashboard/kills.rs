@@ -301,7 +301,17 @@ fn a_full_disk_is_told_with_a_code_and_the_server_goes_on_after() {
         assert!(!reply.body.contains("INTERNAL"), "{path}: {reply:?}");
         assert!(reply.status == 200 || reply.body.contains("STORE_"), "{path}: {reply:?}");
     }
+    // What is refused has not happened, and the cause is told.
+    let run = format!("/runs/{project}/{id}");
+    for path in [format!("{run}/stop"), "/leave".to_owned()] {
+        let refused = served.browse(&cookie, "POST", &path, "reason=enough");
+        assert!(refused.status >= 400, "{path}: {refused:?}");
+        assert!(refused.body.contains("FILE_UNWRITABLE"), "{path}: {refused:?}");
+        assert!(refused.body.contains("No space left"), "{path}: {refused:?}");
+    }
     tell("free", "freed");
+    let page = served.browse(&cookie, "GET", &run, "").status(200).body;
+    assert!(!page.contains("stop switch") && !page.contains("clear-stop"), "{page}");
     served.browse(&cookie, "POST", &approve, &form).status(303);
     tell("verify", "done");
     let verified = std::fs::read_to_string(base.join("verified")).unwrap();

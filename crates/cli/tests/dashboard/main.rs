@@ -30,6 +30,7 @@ mod security;
 mod served;
 mod sessions;
 mod spend;
+mod states;
 #[path = "../runs/world.rs"]
 #[expect(dead_code, reason = "it is shared, and not all of it is needed here")]
 mod world;
