@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use windlass_workspace::{Damage, DamagedSnapshot, RestoreMode, SnapshotError};
+use windlass_workspace::{Damage, DamagedSnapshot, Git, RestoreMode, SnapshotError};
 
 use crate::world::{KINDS, Kind, World};
 
@@ -123,4 +124,65 @@ fn a_broken_name_is_reported() {
         assert_eq!(snapshots.check().unwrap(), [fault]);
         assert_eq!(snapshots.references().unwrap(), [("run/1".to_owned(), one)]);
     }
+}
+
+#[test]
+fn snapshots_that_are_stored_during_a_check_are_no_damage() {
+    let world = World::new(Kind::Repository);
+    let snapshots = world.open();
+    world.write("a", "one\n");
+    let tree = world.capture("run/0");
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut number = 1;
+            while !done.load(Ordering::SeqCst) {
+                snapshots.set_reference(&tree, &format!("run/{number}")).unwrap();
+                number += 1;
+            }
+        });
+        let checks: Vec<_> = (0..30).map(|_| snapshots.check()).collect();
+        done.store(true, Ordering::SeqCst);
+        for check in checks {
+            assert_eq!(check, Ok(Vec::new()));
+        }
+    });
+}
+
+#[test]
+fn a_kept_commit_is_no_damage_until_its_files_are_gone() {
+    let world = World::new(Kind::Repository);
+    let snapshots = world.open();
+    world.write("a", "one\n");
+    world.git(&["add", "a"]);
+    world.git(&["commit", "-q", "-m", "a"]);
+    let git = Git::new(world.project());
+    let head = git.head().unwrap().unwrap();
+    git.keep_commit("run/commit", &head).unwrap();
+    assert_eq!(snapshots.check(), Ok(Vec::new()));
+    let blob = world.git(&["rev-parse", "HEAD:a"]);
+    spoil(&object(&world, blob.trim()), |_| None);
+    let damaged = snapshots.check().unwrap();
+    assert_eq!(damaged[0].reference, "run/commit");
+    git.release_commit("run/commit").unwrap();
+    git.release_commit("run/commit").unwrap();
+    assert_eq!(snapshots.check(), Ok(Vec::new()));
+    // A ref to nothing would stop each later garbage collection.
+    let gone = "1".repeat(40).parse().unwrap();
+    git.keep_commit("run/commit", &gone).unwrap_err();
+    assert_eq!(snapshots.check(), Ok(Vec::new()));
+}
+
+#[test]
+fn a_capture_whose_objects_were_pruned_is_made_again() {
+    let world = World::new(Kind::Repository);
+    let snapshots = world.open();
+    world.write("a", "one\n");
+    snapshots.capture_unreferenced(&world.path()).unwrap();
+    world.write("b", "two\n");
+    world.git(&["gc", "-q", "--prune=now"]);
+    snapshots.capture(&world.path(), "run/1").unwrap();
+    assert_eq!(snapshots.check(), Ok(Vec::new()));
+    world.git(&["gc", "-q", "--prune=now"]);
+    assert_eq!(snapshots.check(), Ok(Vec::new()));
 }
