@@ -1,7 +1,5 @@
 //! Runs whose own work commits, and commits that others make while a run waits.
 
-use std::path::PathBuf;
-
 use serde_json::{Value, json};
 
 use crate::harness::text_of;
@@ -15,10 +13,6 @@ fn committing(file: &str, words: &str) -> Value {
 
 fn approved(builds: &[Value]) -> Value {
     answers(builds, &[review("approved"), review("approved")])
-}
-
-fn folder(repo: &Repo, id: &str) -> PathBuf {
-    repo.place.state().join("worktrees").join(id)
 }
 
 fn roll_back(repo: &Repo, to: &str, more: &[&str]) -> crate::harness::Outcome {
