@@ -80,6 +80,9 @@ impl Engine {
             None => None,
         };
         let tip = self.tip(&git, &branch, &run)?;
+        if !request.discard {
+            require_all_committed(&git, &branch, &run, &tip)?;
+        }
         let done = |commit: &CommitId, already| IntegrationResult {
             branch: branch.clone(),
             into: into.clone(),
@@ -170,21 +173,6 @@ impl Engine {
         let tip = git.branch_tip(branch)?;
         let left = expected(run).map(recorded_commit).transpose()?;
         if let (Some(tip), Some(left)) = (&tip, &left)
-            && tip == left
-            && run.left_at.is_some()
-            && run
-                .reviewed
-                .as_deref()
-                .is_some_and(|tree| git.tree_of(tip).map_or(true, |of_tip| of_tip.as_str() != tree))
-        {
-            let message = format!(
-                "`{branch}` has other files than those with which run `{}` passed: its work has committed only \
-                 a part of them, or others later",
-                run_name(run)
-            );
-            return Err(refused(Code::ChangeUnreviewed, message));
-        }
-        if let (Some(tip), Some(left)) = (&tip, &left)
             && (tip == left || run.integration.conflicted && git.is_ancestor(left, tip)?)
         {
             return Ok(tip.clone());
@@ -269,6 +257,26 @@ impl Engine {
             None => Ok(()),
         }
     }
+}
+
+/// Fails if the work of a run committed by itself, but not all of what the run passed with.
+fn require_all_committed(
+    git: &Git,
+    branch: &str,
+    run: &Run,
+    tip: &CommitId,
+) -> Result<(), EngineError> {
+    let is_own = run.left_at.as_deref() == Some(tip.as_str());
+    let Some(reviewed) = run.reviewed.as_deref().filter(|_| is_own) else { return Ok(()) };
+    if git.tree_of(tip)?.as_str() == reviewed {
+        return Ok(());
+    }
+    let message = format!(
+        "`{branch}` has other files than those with which run `{}` passed: its work has committed only a part of \
+         them, or others later; `--discard` merges what is committed",
+        run_name(run)
+    );
+    Err(refused(Code::ChangeUnreviewed, message))
 }
 
 /// The name under which the commit of a merge is kept until the target branch has it.

@@ -105,3 +105,21 @@ fn mend_21_a_merge_waits_for_the_run_that_works_in_the_project() {
         ("built\n".into(), "other\n".into())
     );
 }
+
+#[test]
+fn mend_21_work_that_commits_a_part_is_merged_only_if_the_rest_is_given_up() {
+    let repo = Repo::with_loop("script", SCRIPT);
+    let lines = "echo a > a.txt; git add a.txt; git commit -qm a; echo b > b.txt";
+    repo.write("line.sh", &format!("set -e\n{lines}\necho '{{\"summary\":\"done\"}}'\n"));
+    repo.commit("the script");
+    let run = repo.windlass(&["run", "one", "--loop", "script", "--worktree", "--json"]).exit(0);
+    let id = id_of(&run);
+    let head = repo.head();
+    let refused = repo.windlass(&["close", &id, "--merge"]).exit(3);
+    assert!(["CHANGE_UNREVIEWED", "REPO_DIRTY"].iter().any(|code| refused.text().contains(code)));
+    assert_eq!(repo.head(), head);
+    repo.windlass(&["close", &id, "--merge", "--discard"]).exit(0);
+    assert_eq!(repo.read("a.txt"), "a\n");
+    assert!(!repo.root().join("b.txt").exists());
+    repo.is_whole();
+}
