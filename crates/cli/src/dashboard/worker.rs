@@ -8,7 +8,7 @@ use windlass_dashboard::{Command, Problem, Project as _};
 use windlass_journal::Runs;
 use windlass_kernel::State;
 use windlass_kernel::run::plan::Trigger;
-use windlass_kernel::run::{Hold, Resolution, RunName};
+use windlass_kernel::run::{Resolution, RunName};
 use windlass_kernel::{Code, Timestamp, TraceId};
 use windlass_runtime::{Clock as _, SystemClock};
 use windlass_store::TraceFilter;
@@ -50,12 +50,11 @@ impl Worker {
     pub fn look(&mut self, output: &Output) {
         self.taken.retain(|_, since| since.elapsed() < AGAIN_AFTER);
         for project in self.projects.clone() {
-            // What is wrong with the journal is told below.
-            for run in expired(&project, SystemClock.now()).unwrap_or_default() {
-                self.end(&project, run, output);
-            }
-            match ready(&project, SystemClock.now()) {
-                Ok(ready) => ready.into_iter().for_each(|run| self.take(&project, run, output)),
+            match find_due(&project, SystemClock.now()) {
+                Ok(due) => {
+                    due.expired.into_iter().for_each(|run| self.end(&project, run, output));
+                    due.ready.into_iter().for_each(|run| self.take(&project, run, output));
+                }
                 Err(problem) => output.note(&format!("{}: {}", project.name(), problem.message)),
             }
         }
@@ -92,29 +91,21 @@ impl Worker {
     }
 }
 
-/// The runs of a project whose holds nobody has answered in time.
-fn expired(project: &ServedProject, now: Timestamp) -> Result<Vec<TraceId>, Problem> {
-    let store = project.store()?;
-    let state = Some(State::Checkpoint);
-    let filter = TraceFilter { open_only: true, state, before: None, limit: RUNS_MAX };
-    let mut found = Vec::new();
-    for trace in store.list_traces(&filter)? {
-        let Ok(summary) = RunSummary::read(store.as_ref(), &trace.head) else { continue };
-        let is_over = |hold: &Hold| hold.resolution() == Resolution::Open && hold.is_expired(now);
-        if summary.hold.as_ref().is_some_and(is_over) && !store.is_held(&trace)? {
-            found.push(trace.head.trace_id);
-        }
-    }
-    Ok(found)
+/// The runs of a project about which something is to be done.
+#[derive(Default)]
+struct Due {
+    /// Those that can go on: enough people have answered, or the time has come that they waited for.
+    ready: Vec<TraceId>,
+    /// Those whose holds nobody has answered in time.
+    expired: Vec<TraceId>,
 }
 
-/// The runs of a project that can go on: enough people have answered, or the time has come that they waited for.
-fn ready(project: &ServedProject, now: Timestamp) -> Result<Vec<TraceId>, Problem> {
+fn find_due(project: &ServedProject, now: Timestamp) -> Result<Due, Problem> {
     let store = project.store()?;
     let state = Some(State::Checkpoint);
     let filter = TraceFilter { open_only: true, state, before: None, limit: RUNS_MAX };
     let runs = Runs::new(Arc::clone(&store));
-    let mut ready = Vec::new();
+    let mut due = Due::default();
     for trace in store.list_traces(&filter)? {
         if store.is_held(&trace)? {
             continue;
@@ -122,6 +113,10 @@ fn ready(project: &ServedProject, now: Timestamp) -> Result<Vec<TraceId>, Proble
         // One that cannot be read does not hinder the others; pages show it.
         let Ok(summary) = RunSummary::read(store.as_ref(), &trace.head) else { continue };
         let Some(hold) = &summary.hold else { continue };
+        if hold.resolution() == Resolution::Open && hold.is_expired(now) {
+            due.expired.push(trace.head.trace_id);
+            continue;
+        }
         // A session goes on in its client.
         if summary.client.is_some() {
             continue;
@@ -134,8 +129,8 @@ fn ready(project: &ServedProject, now: Timestamp) -> Result<Vec<TraceId>, Proble
             run.and_then(|run| run.due()).is_some_and(|due| due <= now)
         };
         if is_answered || is_due() {
-            ready.push(trace.head.trace_id);
+            due.ready.push(trace.head.trace_id);
         }
     }
-    Ok(ready)
+    Ok(due)
 }
