@@ -172,6 +172,7 @@ fn rollback() -> Rollback {
         archived: vec!["build".to_owned(), "review".to_owned()],
         by: "ann".to_owned(),
         checkpoint: checkpoint_id(0xc1),
+        commit: None,
         from: Some(checkpoint_id(0xc2)),
         reason: "another way".to_owned(),
         resume: false,
