@@ -187,7 +187,7 @@ fn a_live_holder_is_not_robbed_and_a_dead_one_is_free_at_once() {
             for word in [Word::Approve, Word::Deny] {
                 let decided = decide(&project, &trace, word).wait_with_output().unwrap();
                 let decided = Ended::of(&decided);
-                assert_eq!(decided.error_code(), "STATE_LOCK_ACQUIRE_FAILED", "{decided:?}");
+                assert_eq!(decided.error_code(), "DECISION_ALREADY_MADE", "{decided:?}");
             }
         }
         holder.kill().unwrap();
