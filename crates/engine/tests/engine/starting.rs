@@ -37,7 +37,7 @@ fn a_dirty_repository_records_nothing_and_writes_nothing() {
     assert_eq!(world.runs(), Vec::new());
     assert_eq!(world.deeds(), Vec::<String>::new());
     assert_eq!(*world.shown.kinds.lock().unwrap(), Vec::<&str>::new());
-    assert_eq!(files(world.root()), ["workspace.lock"]);
+    assert_eq!(files(world.root()), ["integration.lock", "workspace.lock"]);
 }
 
 #[test]

@@ -333,9 +333,9 @@ fn a_branch_that_has_moved_meanwhile_is_not_overwritten() {
 }
 
 #[test]
-fn a_branch_that_moved_before_the_commit_ends_the_run() {
+fn a_branch_that_was_rewritten_before_the_commit_ends_the_run() {
     let world = world();
-    let script = format!("git commit -q --allow-empty -m other; {CHANGE}");
+    let script = format!("git commit -q --amend --allow-empty -m other; {CHANGE}");
     let run = calm(&world).start(with_task(building(&script), task(json!({})))).unwrap();
     assert!(detail(&run).contains("REPO_MOVED"), "{}", detail(&run));
     assert_eq!(git(world.root(), &["log", "-1", "--format=%s"]), "other");
