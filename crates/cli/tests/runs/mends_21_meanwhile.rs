@@ -21,7 +21,7 @@ phases:
 fn meanwhile(repo: &Repo, before: &str, outside: &dyn Fn(&Repo), after: &str) {
     let lines = ["set -e", before, UNTIL_GO, "rm go.txt begun.txt", after];
     let says = r#"echo '{"summary":"done"}'"#;
-    repo.write("line.sh", &format!("{}\n{says}\n", lines.join("\n")));
+    repo.write("line.sh", format!("{}\n{says}\n", lines.join("\n")));
     repo.commit("the script");
     let child = repo.place.command(&["run", "one", "--loop", "script"]).spawn().unwrap();
     repo.until_begun();
@@ -110,7 +110,7 @@ fn mend_21_a_merge_waits_for_the_run_that_works_in_the_project() {
 fn mend_21_work_that_commits_a_part_is_merged_only_if_the_rest_is_given_up() {
     let repo = Repo::with_loop("script", SCRIPT);
     let lines = "echo a > a.txt; git add a.txt; git commit -qm a; echo b > b.txt";
-    repo.write("line.sh", &format!("set -e\n{lines}\necho '{{\"summary\":\"done\"}}'\n"));
+    repo.write("line.sh", format!("set -e\n{lines}\necho '{{\"summary\":\"done\"}}'\n"));
     repo.commit("the script");
     let run = repo.windlass(&["run", "one", "--loop", "script", "--worktree", "--json"]).exit(0);
     let id = id_of(&run);
