@@ -57,6 +57,9 @@ fn a_run_is_started_watched_and_approved_in_the_browser() {
     browser.enter("textarea[name=task]", "one line more");
     browser.enter("select[name=loop]", "asked");
     browser.click("main form button.primary");
+    // It leads to the run; the list has it, too.
+    browser.until("main", "one line more");
+    browser.click("nav a[href='/runs']");
     browser.until("#runs", "one line more");
     browser.click("#runs tbody a");
     // The page follows the run by itself.
