@@ -157,6 +157,19 @@ fn logs_have_the_lines_of_both() {
 }
 
 #[test]
+fn the_log_of_head_has_what_the_user_did_meanwhile() {
+    let cell = Cell::new("sha1");
+    let base = cell.baseline();
+    cell.inside(COMMIT);
+    cell.outside("git switch -q -c mine && git switch -q main");
+    cell.take_over(&base).unwrap();
+    let log = cell.outside("git log -g -3 --format=%gs HEAD");
+    let moves = "checkout: moving from mine to main\ncheckout: moving from main to mine\n";
+    assert_eq!(log, format!("commit: inside\n{moves}"));
+    cell.view();
+}
+
+#[test]
 fn a_commit_is_taken_over_also_if_somebody_packs_the_refs_before_the_command_does() {
     for tidy in ["git pack-refs --all", "git gc -q"] {
         for cell in [Cell::new("sha1"), Cell::linked()] {
