@@ -1,7 +1,6 @@
 //! The repository of a project through the git program.
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use windlass_kernel::run::{Base, Change, Commit, Run};
 use windlass_kernel::{Code, Digest, Timestamp};
@@ -16,14 +15,6 @@ use crate::repository::{CommitHook, FILES_MAX, Patch, PinRequest, PreparedCommit
 use crate::setup::copied_paths;
 use crate::snapshot_store::recorded_tree;
 use crate::start::worktree_branch;
-
-/// The pauses before something is done again whose objects vanished.
-const VANISHED_PAUSES: [Duration; 4] = [
-    Duration::from_millis(20),
-    Duration::from_millis(100),
-    Duration::from_millis(300),
-    Duration::from_millis(600),
-];
 
 /// The repository of a project; the project need not be in one.
 #[derive(Clone, Debug)]
@@ -140,20 +131,12 @@ fn move_branch(git: &Git, commit: &Commit) -> Result<(), EngineError> {
     }
 }
 
-/// Does something with objects that no ref names yet. If somebody's `git gc --prune=now` removes them meanwhile, it is
-/// done again, which writes them again.
+/// Does something with objects that no ref names yet, again if they vanish meanwhile.
 pub(crate) fn while_objects_vanish<T>(
-    mut act: impl FnMut() -> Result<T, EngineError>,
+    act: impl FnMut() -> Result<T, EngineError>,
 ) -> Result<T, EngineError> {
-    for pause in VANISHED_PAUSES {
-        match act() {
-            Err(EngineError::Requirement { message, .. }) if names_lost_object(&message) => {
-                std::thread::sleep(pause);
-            }
-            done => return done,
-        }
-    }
-    act()
+    let is_lost = |error: &EngineError| matches!(error, EngineError::Requirement { message, .. } if names_lost_object(message));
+    windlass_workspace::while_objects_vanish(is_lost, act)
 }
 
 /// Parses a commit id from the journal.

@@ -21,7 +21,7 @@ pub use git::{
     Pushed, Rebased, RefUpdate, SYSTEM_FOLDERS, Signature, TakeOverError, TakenOver, TreeId,
     Treeish, Upstream, Worktree, WorktreeStatus, check_pinned_place, configure_git, find_helper,
     names_lost_object, require_pinned_unchanged, sweep_index_folders, take_over,
-    take_over_in_steps,
+    take_over_in_steps, while_objects_vanish,
 };
 pub use snapshot::{
     Capture, ChangeKind, Damage, DamagedSnapshot, Entry, EntryMode, Merged, ObjectIndex,

@@ -80,27 +80,6 @@ pub enum GitCause {
     File(String),
 }
 
-/// Whether a message of git is about an object that does not exist, as after `git gc --prune=now` of somebody else.
-#[must_use]
-pub fn names_lost_object(message: &str) -> bool {
-    const WORDS: [&str; 13] = [
-        "bad object",
-        "bad tree object",
-        "failed to unpack tree object",
-        "invalid object",
-        "invalid sha1 pointer",
-        "missing blob",
-        "missing tree",
-        "nonexistent object",
-        "not a tree object",
-        "not a valid object",
-        "Not a valid object name",
-        "Not a valid commit name",
-        "unable to read",
-    ];
-    WORDS.iter().any(|word| message.contains(word))
-}
-
 impl GitError {
     /// The stable code under which this leaves the process.
     #[must_use]

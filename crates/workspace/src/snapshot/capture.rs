@@ -8,7 +8,6 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::thread;
-use std::time::Duration;
 
 use super::extras::{Extras, note_modes};
 use super::index_state::{IndexState, RawPath, SavedIndex};
@@ -16,16 +15,9 @@ use super::user_index::{file_stamp, tracked_digest};
 use super::workspace::{Workspace, exists};
 use super::{SnapshotError, Snapshots};
 use crate::git::{Access, GitCause, Invocation, id_of, os, path_of, split_once};
-use crate::{GitError, TreeId, names_lost_object};
+use crate::{GitError, TreeId, names_lost_object, while_objects_vanish};
 
 const OPERATION: &str = "capture the workspace";
-/// The pauses before a workspace is captured again whose objects vanished.
-const VANISHED_PAUSES: [Duration; 4] = [
-    Duration::from_millis(20),
-    Duration::from_millis(100),
-    Duration::from_millis(300),
-    Duration::from_millis(600),
-];
 /// How git writes the mode of a nested repository.
 const NESTED_MODE: &[u8] = b"160000";
 
@@ -82,16 +74,14 @@ impl Snapshots {
         workspace: &Workspace,
         mut act: impl FnMut() -> Result<Capture, SnapshotError>,
     ) -> Result<Capture, SnapshotError> {
-        for pause in VANISHED_PAUSES {
-            match act() {
-                Err(SnapshotError::Git(error)) if names_lost_object(&error.to_string()) => {
-                    thread::sleep(pause);
-                    self.remove_index(workspace)?;
-                }
-                done => return done,
+        let is_lost = |error: &SnapshotError| matches!(error, SnapshotError::Git(error) if names_lost_object(&error.to_string()));
+        let mut is_first = true;
+        while_objects_vanish(is_lost, || {
+            if !std::mem::take(&mut is_first) {
+                self.remove_index(workspace)?;
             }
-        }
-        act()
+            act()
+        })
     }
 
     /// Captures a workspace without a reference: git may prune the snapshot some weeks later.
