@@ -66,15 +66,17 @@ function schedule() {
   timer ??= setTimeout(refresh, Math.max(pauseMs, tookMs * restFactor));
 }
 
+// A page on which somebody decides stays as it is, and says that something has happened.
+const moved = document.getElementById("moved");
+
 // The page of a run, a hold or a call shows nothing of others.
 function concerns(event) {
   const [, kind, project, name] = location.pathname.split("/").map(decodeURIComponent);
   if (!["runs", "holds", "calls"].includes(kind) || !name) return true;
+  // What the page shows already was told a moment too late.
+  if (event.entry <= Number(moved?.dataset.entries)) return false;
   return event.project === project && (kind === "calls" ? event.call : event.run) === name;
 }
-
-// A page on which somebody decides stays as it is, and says that something has happened.
-const moved = document.getElementById("moved");
 
 function changed() {
   if (moved) moved.hidden = false;
@@ -119,9 +121,21 @@ addEventListener("pageshow", () => {
   for (const button of document.querySelectorAll("button[type=submit]:disabled")) button.disabled = false;
 });
 
-if (document.body.hasAttribute("data-live")) {
-  const events = new EventSource("/api/v1/events");
-  let lost = false;
+// A browser has six connections to a server for all its tabs, and a stream takes one: only a page that is seen listens, and
+// asks for what it has missed when it is seen again.
+let events = null;
+// The page shows what had happened before this event; none is missed while it loads.
+let last = document.body.dataset.live;
+let lost = false;
+
+function listen() {
+  if (document.hidden) {
+    events?.close();
+    events = null;
+    return;
+  }
+  if (events) return;
+  events = new EventSource(`/api/v1/events?after=${encodeURIComponent(last)}`);
   events.addEventListener("open", () => {
     banner.hidden = true;
     if (lost && !moved) schedule();
@@ -131,11 +145,20 @@ if (document.body.hasAttribute("data-live")) {
     banner.hidden = false;
     lost = true;
   });
-  events.addEventListener("entry", (entry) => {
-    if (concerns(JSON.parse(entry.data))) changed();
+  events.addEventListener("entry", (event) => {
+    last = event.lastEventId;
+    if (concerns(JSON.parse(event.data))) changed();
   });
+  events.addEventListener("reset", (event) => {
+    last = event.lastEventId;
+    changed();
+  });
+}
+
+if (document.body.hasAttribute("data-live")) {
+  listen();
+  document.addEventListener("visibilitychange", listen);
   if (!moved) document.addEventListener("visibilitychange", schedule);
-  events.addEventListener("reset", changed);
   // Such as a bar that shows how long something has worked.
   if (!moved) setInterval(schedule, 30000);
   lookAgain();

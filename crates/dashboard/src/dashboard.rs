@@ -79,6 +79,8 @@ pub struct Context<'a> {
     pub projects: &'a [Arc<dyn Project>],
     /// The projects that lists leave out.
     pub left_out: &'a LeftOut,
+    /// The id of the newest event before the request.
+    pub newest_event: &'a str,
     /// Who sends it.
     pub visitor: &'a Visitor,
     /// The named parts of the path.

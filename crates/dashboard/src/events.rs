@@ -4,6 +4,7 @@
 //! are no longer known, it is told to read everything anew.
 
 use std::collections::VecDeque;
+use std::iter;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll};
@@ -30,7 +31,9 @@ const BEHIND_MAX: usize = 512;
 /// How many may listen at once.
 const LISTENERS_MAX: usize = 256;
 /// How many of them may be one person.
-const LISTENERS_OF_ONE_MAX: usize = 64;
+const LISTENERS_OF_ONE_MAX: usize = 128;
+/// How long a browser waits before it asks again.
+const RETRY: &[u8] = b"retry: 1000\n\n";
 /// How often a listener hears that the server is there.
 const BEAT: Duration = Duration::from_secs(15);
 
@@ -98,6 +101,16 @@ impl Hub {
         Ok(Self { state, boot })
     }
 
+    /// The id of the newest event. What happens later is told to who listens after it.
+    #[must_use]
+    pub fn newest(&self) -> String {
+        self.id_of_newest(&self.state.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn id_of_newest(&self, state: &State) -> String {
+        format!("{}.{}", self.boot, state.newest)
+    }
+
     /// Begins to listen, after the event with this id; `None` if too many listen, in all or as this person.
     pub fn listen(&self, last: Option<&str>, admission: Admission) -> Option<Stream> {
         let (sender, receiver) = mpsc::channel(BEHIND_MAX);
@@ -118,8 +131,11 @@ impl Hub {
 
     fn since(&self, state: &State, last: Option<&str>) -> Vec<Bytes> {
         let hello = |event: &str| {
-            let id = format!("{}.{}", self.boot, state.newest);
-            vec![Bytes::from(format!("retry: 1000\nid: {id}\nevent: {event}\ndata: {{}}\n\n"))]
+            let id = self.id_of_newest(state);
+            vec![
+                Bytes::from_static(RETRY),
+                Bytes::from(format!("id: {id}\nevent: {event}\ndata: {{}}\n\n")),
+            ]
         };
         let Some(last) = last else { return hello("ready") };
         let number = last.split_once('.').filter(|(boot, _)| *boot == self.boot);
@@ -128,7 +144,9 @@ impl Hub {
         };
         let oldest = state.remembered.front().map_or(state.newest + 1, |(number, _)| *number);
         let missed = state.remembered.iter().filter(|(one, _)| *one > number);
-        let missed: Vec<Bytes> = missed.map(|(_, bytes)| bytes.clone()).collect();
+        let missed: Vec<Bytes> = iter::once(Bytes::from_static(RETRY))
+            .chain(missed.map(|(_, bytes)| bytes.clone()))
+            .collect();
         if number > state.newest || number + 1 < oldest || missed.len() >= BEHIND_MAX {
             return hello("reset");
         }
@@ -259,7 +277,7 @@ mod tests {
     fn texts(stream: &mut Stream) -> Vec<String> {
         let mut all = Vec::new();
         while let Ok(bytes) = stream.0.try_recv() {
-            all.push(String::from_utf8(bytes.to_vec()).unwrap());
+            all.extend((bytes != RETRY).then(|| String::from_utf8(bytes.to_vec()).unwrap()));
         }
         all
     }

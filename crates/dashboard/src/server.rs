@@ -280,10 +280,12 @@ async fn serve(
         let dashboard = &worker.dashboard;
         let projects = dashboard.projects.list();
         let left_out = LeftOut::default();
+        let newest_event = dashboard.hub.newest();
         let context = Context {
             dashboard,
             projects: &projects,
             left_out: &left_out,
+            newest_event: &newest_event,
             visitor: &visitor,
             path: &path,
             fields: &fields,
@@ -411,7 +413,10 @@ fn pairs(bytes: &[u8]) -> BTreeMap<String, String> {
 }
 
 async fn events(State(shared): State<Arc<Shared>>, request: Request) -> Response {
+    // A browser that opens a new stream cannot send the header.
+    let mut query = pairs(request.uri().query().unwrap_or_default().as_bytes());
     let last = only(request.headers(), LAST_EVENT_ID).map(str::to_owned);
+    let last = last.or_else(|| query.remove("after"));
     let (visitor, request) = match admit(&shared, request, false).await {
         Ok(admitted) => admitted,
         Err(response) => return *response,

@@ -124,9 +124,9 @@ pub struct InvocationItem {
     /// When it was started.
     #[schemars(with = "String")]
     pub started_at: Timestamp,
-    /// How it ended; `null` if it has not.
+    /// How it ended: `success`, `failure`, `on hold`, or `interrupted` if its process is gone; `null` if it goes on.
     pub result: Option<String>,
-    /// How long it took.
+    /// How long it took, as far as it is known.
     pub duration_ms: Option<u64>,
     /// Input tokens.
     pub input_tokens: u64,
@@ -149,9 +149,13 @@ pub struct InvocationItem {
 pub fn read(project: &dyn Project, name: &str) -> Result<Timeline, Problem> {
     let store = project.store()?;
     let trace_id = Runs::new(std::sync::Arc::clone(&store)).find(name)?;
+    let is_live = store.is_held(&store.load_state(trace_id)?)?;
     let mut builder = Builder::default();
     let mut follower = Follower::new(trace_id);
     follower.catch_up(store.as_ref(), &mut |run, event| builder.add(run, event))?;
+    if let Some(last) = builder.last.filter(|_| !is_live) {
+        builder.interrupt_invocations(last);
+    }
     Ok(builder.finish())
 }
 
@@ -178,8 +182,13 @@ impl Builder {
                 let attempt = attempt.map_or(0, |(_, state)| state.attempt);
                 self.begin(&held.phase, attempt, SpanKind::Wait, ts);
             }
-            Event::Resumed { .. } | Event::Ended { .. } => self.end_all(ts),
+            Event::Resumed { .. } => self.end_all(ts),
+            Event::Ended { .. } => {
+                self.interrupt_invocations(ts);
+                self.end_all(ts);
+            }
             Event::RollbackBegun(rollback) => {
+                self.interrupt_invocations(self.last.unwrap_or(ts));
                 self.end_all(ts);
                 let to = Some(rollback.checkpoint.to_string());
                 let decision = decided(run, &rollback.by, "rolled back", &rollback.reason, ts);
@@ -208,6 +217,7 @@ impl Builder {
                     .filter_map(|index| self.spans.get(*index))
                     .map(|span| (span.phase.clone(), span.attempt))
                     .collect();
+                self.interrupt_invocations(from);
                 self.end_all(from);
                 for (phase, attempt) in stopped {
                     self.begin(&phase, attempt, SpanKind::Interruption, from);
@@ -306,6 +316,15 @@ impl Builder {
             }
             goes_on
         });
+    }
+
+    /// Agents and programs whose process is gone do not go on.
+    fn interrupt_invocations(&mut self, at: Timestamp) {
+        for item in self.invocations.values_mut().filter(|item| item.result.is_none()) {
+            let ms = at.unix_ms() - item.started_at.unix_ms();
+            item.result = Some("interrupted".to_owned());
+            item.duration_ms = Some(u64::try_from(ms).unwrap_or_default());
+        }
     }
 
     fn end_invocation(

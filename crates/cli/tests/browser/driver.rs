@@ -143,6 +143,20 @@ impl Browser {
         self.post("/url", &json!({ "url": url }));
     }
 
+    /// Opens one more tab, and goes on in it.
+    pub fn new_tab(&self) {
+        let made = self.post("/window/new", &json!({ "type": "tab" }));
+        self.post("/window", &json!({ "handle": made["handle"] }));
+    }
+
+    /// Goes on in the tab that was opened at this place, from 0.
+    pub fn tab(&self, number: usize) {
+        let path = format!("/session/{}/window/handles", self.session);
+        let handles = self.request("GET", &path, &Value::Null);
+        self.post("/window", &json!({ "handle": handles[number] }));
+        self.tell("Page.bringToFront", &json!({}));
+    }
+
     /// The address of the page.
     pub fn address(&self) -> String {
         let path = format!("/session/{}/url", self.session);

@@ -131,6 +131,32 @@ fn a_page_says_that_the_server_is_gone_and_comes_back_by_itself() {
     drop(again);
 }
 
+/// A browser has six connections to a server, for all of its tabs.
+#[test]
+fn many_tabs_load_and_the_one_that_is_seen_is_up_to_date() {
+    let Some(browser) = Browser::open() else { return };
+    let repo = repo();
+    let served = Served::start(&repo.place, &[]);
+    log_in(&browser, &served, &served.link);
+    for _ in 0..8 {
+        browser.new_tab();
+        browser.go(&format!("http://{}/", served.address));
+        browser.until("main", "Nothing waits for you.");
+    }
+    let id = id_of(&repo.run(&escalating()).exit(4));
+    browser.until("#inbox", &id);
+    // One that was hidden meanwhile has missed nothing when it is looked at again.
+    browser.tab(0);
+    browser.until("#inbox", &id);
+    browser.go(&format!("http://{}/holds/{}/{id}", served.address, project_of(&repo.place)));
+    browser.find("#decide");
+    browser.tab(8);
+    repo.windlass(&["cancel", &id, "--by", "ada", "--reason", "not needed"]).exit(0);
+    browser.until("main", "Nothing waits for you.");
+    browser.tab(0);
+    browser.until("#moved", "Something has happened");
+}
+
 #[test]
 fn without_scripts_everything_can_be_read_and_decided() {
     let Some(browser) = Browser::open() else { return };

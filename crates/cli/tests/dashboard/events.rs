@@ -11,10 +11,15 @@ struct Listener(BufReader<TcpStream>);
 
 impl Listener {
     fn new(served: &Served, token: &str, last: Option<&str>) -> Self {
-        let mut stream = served.connect();
         let last = last.map(|id| format!("last-event-id: {id}\r\n")).unwrap_or_default();
+        Self::with(served, token, "", &last)
+    }
+
+    /// Listens with a query and more headers.
+    fn with(served: &Served, token: &str, query: &str, headers: &str) -> Self {
+        let mut stream = served.connect();
         let request = format!(
-            "GET /api/v1/events HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {token}\r\n{last}\r\n",
+            "GET /api/v1/events{query} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {token}\r\n{headers}\r\n",
             served.address
         );
         stream.write_all(request.as_bytes()).unwrap();
@@ -90,6 +95,13 @@ fn events_come_in_order_and_are_taken_up_where_they_broke_off() {
         let (_, _, data) = again.next();
         assert!(data.contains(&format!("\"kind\":\"{expected}\"")), "{expected}: {data}");
     }
+    // Where no header can be sent, the address has the id; of both, the header counts.
+    let query = format!("?after={first}");
+    let (second, _, data) = Listener::with(&served, &token, &query, "").next();
+    assert!(data.contains("\"kind\":\"started\""), "{data}");
+    let header = format!("last-event-id: {second}\r\n");
+    let (_, _, data) = Listener::with(&served, &token, &query, &header).next();
+    assert!(data.contains(&format!("\"kind\":\"{}\"", kinds[1])), "{data}");
     drop(served);
     let served = Served::start(&repo.place, &[]);
     let (_, kind, _) = Listener::new(&served, &token, Some(&first)).next();

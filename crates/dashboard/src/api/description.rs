@@ -111,10 +111,14 @@ fn events() -> Value {
         "name": "Last-Event-ID", "in": "header", "schema": { "type": "string" },
         "description": "the id of the last event that was read: the stream goes on after it",
     });
+    let after = json!({
+        "name": "after", "in": "query", "schema": { "type": "string" },
+        "description": "the same, for those who cannot send a header; the header counts if both are there",
+    });
     json!({ "get": {
         "summary": "What is recorded, as it is: an event `entry` for each entry of a run, and when a call begins or ceases to wait; `reset` if the stream cannot go on where it was",
         "description": "Needs the role viewer. The answer does not end.",
-        "parameters": [last],
+        "parameters": [last, after],
         "responses": {
             "200": { "description": "The events", "content": { "text/event-stream": {} } },
             "401": { "description": "Nobody is logged in" },

@@ -94,8 +94,8 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
             section { h2 { "Why it failed" } pre { (pretty(error)) } }
         }
     };
-    let is_live = hold.is_some();
-    let page = Page { title, at: "inbox", visitor: Some(context.visitor), is_live, body };
+    let live_after = hold.map(|_| context.newest_event);
+    let page = Page { title, at: "inbox", visitor: Some(context.visitor), live_after, body };
     Ok(Answer::Page(page.render()))
 }
 

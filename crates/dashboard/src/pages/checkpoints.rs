@@ -29,7 +29,7 @@ fn text<'a>(value: &'a Value, name: &str) -> &'a str {
 }
 
 fn page(context: &Context<'_>, title: &str, body: Markup) -> Answer {
-    let page = Page { title, at: "runs", visitor: Some(context.visitor), is_live: false, body };
+    let page = Page { title, at: "runs", visitor: Some(context.visitor), live_after: None, body };
     Answer::Page(page.render())
 }
 
@@ -148,7 +148,7 @@ fn changes(title: &str, changed: Option<&Value>, from: &str, to: &str) -> Markup
     html! {
         section {
             h2 { (title) }
-            div.scroll tabindex="0" role="group" aria-label="Table" { table {
+            div.scroll tabindex="0" role="group" aria-label="Table" { table.compared {
                 thead { tr { th { "" } th { (from) } th { (to) } } }
                 tbody {
                     @for (name, field) in fields {

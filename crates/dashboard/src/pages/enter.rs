@@ -77,7 +77,7 @@ pub(crate) async fn enter(
                     div.row { button.primary type="submit" { "Log in" } }
                 }
             };
-            let page = Page { title: "Log in", at: "", visitor: None, is_live: false, body };
+            let page = Page { title: "Log in", at: "", visitor: None, live_after: None, body };
             html_response(StatusCode::OK, page.render())
         }
         Err(problem) => refuse(&problem, true, None),
@@ -100,7 +100,7 @@ pub(crate) async fn leave(State(shared): State<Arc<Shared>>, request: Request) -
     match left.await {
         Ok(Ok(cookies)) => {
             let body = html! { h1 { "Logged out" } p { code { "windlass serve link" } " makes a link that logs you in again." } };
-            let page = Page { title: "Logged out", at: "", visitor: None, is_live: false, body };
+            let page = Page { title: "Logged out", at: "", visitor: None, live_after: None, body };
             let mut response = html_response(StatusCode::OK, page.render());
             for (name, _) in &cookies {
                 set_cookie(&mut response, name, None, is_tls);

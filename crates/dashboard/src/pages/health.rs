@@ -33,7 +33,7 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
         title: "Journal",
         at: "journal",
         visitor: Some(context.visitor),
-        is_live: false,
+        live_after: None,
         body,
     };
     Ok(Answer::Page(page.render()))
@@ -86,7 +86,7 @@ pub(super) fn verify(context: &Context<'_>) -> Result<Answer, Problem> {
         title: "Journal",
         at: "journal",
         visitor: Some(context.visitor),
-        is_live: false,
+        live_after: None,
         body,
     };
     Ok(Answer::Page(page.render()))

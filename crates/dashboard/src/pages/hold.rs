@@ -42,7 +42,7 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
             title: "Decided",
             at: "inbox",
             visitor: Some(context.visitor),
-            is_live: false,
+            live_after: None,
             body,
         };
         return Ok(Answer::Page(page.render()));
@@ -84,14 +84,14 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
         } @else { (no_forms(context, item)) }
     };
     let body = html! {
-        p #moved .banner role="status" hidden { "Something has happened in this run since this page was loaded. " a href=(hold_address(&item.project, &item.run)) { "Load it again" } " before you decide." }
+        p #moved .banner role="status" hidden data-entries=(item.entries) { "Something has happened in this run since this page was loaded. " a href=(hold_address(&item.project, &item.run)) { "Load it again" } " before you decide." }
         (body)
     };
     let page = Page {
         title: &hold.question,
         at: "inbox",
         visitor: Some(context.visitor),
-        is_live: true,
+        live_after: Some(context.newest_event),
         body,
     };
     Ok(Answer::Page(page.render()))

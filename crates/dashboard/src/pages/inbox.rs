@@ -54,8 +54,13 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
         @if let Some(next) = &page.next { p { a.button href=(format!("/?cursor={}", encode(next))) { "Newer runs" } } }
         @if chooses { (super::several::form(context)) }
     };
-    let page =
-        Page { title: &title, at: "inbox", visitor: Some(context.visitor), is_live: true, body };
+    let page = Page {
+        title: &title,
+        at: "inbox",
+        visitor: Some(context.visitor),
+        live_after: Some(context.newest_event),
+        body,
+    };
     Ok(Answer::Page(page.render()))
 }
 

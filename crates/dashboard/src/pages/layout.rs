@@ -16,8 +16,8 @@ pub(super) struct Page<'a> {
     pub at: &'a str,
     /// Who looks at it.
     pub visitor: Option<&'a Visitor>,
-    /// Whether it is kept up to date.
-    pub is_live: bool,
+    /// The id of the newest event before it was made, if it is kept up to date.
+    pub live_after: Option<&'a str>,
     /// The content.
     pub body: Markup,
 }
@@ -25,7 +25,7 @@ pub(super) struct Page<'a> {
 impl Page<'_> {
     /// The page as a text.
     pub(super) fn render(self) -> String {
-        let Page { title, at, visitor, is_live, body } = self;
+        let Page { title, at, visitor, live_after, body } = self;
         let everything = visitor.filter(|visitor| visitor.scope == Scope::All);
         let html = html! {
             (DOCTYPE)
@@ -42,7 +42,7 @@ impl Page<'_> {
                     script type="module" src="/assets/live.js" {}
                     script type="module" src="/assets/comment.js" {}
                 }
-                body data-live[is_live && everything.is_some()] {
+                body data-live=[live_after.filter(|_| everything.is_some())] {
                     a.skip href="#main" { "Skip to the content" }
                     header.top {
                         a.brand href="/" { img src="/assets/icon.svg" alt="" width="24" height="24"; "Windlass" }
@@ -136,7 +136,7 @@ pub(super) fn problem(
         }
         @if let Some(back) = &refused.back { p { a.button href=(back) { "Back" } } }
     };
-    Page { title, at: "", visitor, is_live: false, body }.render()
+    Page { title, at: "", visitor, live_after: None, body }.render()
 }
 
 /// A state, in colour and in words.

@@ -49,7 +49,7 @@ fn show(context: &Context<'_>) -> Result<Answer, Problem> {
         title: "Notifications",
         at: "notifications",
         visitor: Some(context.visitor),
-        is_live: true,
+        live_after: Some(context.newest_event),
         body,
     };
     Ok(Answer::Page(page.render()))

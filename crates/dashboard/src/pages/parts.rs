@@ -15,7 +15,8 @@ pub(super) fn rendered(
     is_live: bool,
     body: Markup,
 ) -> super::Answer {
-    let page = Page { title, at, visitor: Some(context.visitor), is_live, body };
+    let live_after = is_live.then_some(context.newest_event);
+    let page = Page { title, at, visitor: Some(context.visitor), live_after, body };
     super::Answer::Page(page.render())
 }
 

@@ -73,7 +73,7 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
             h2 { "Phases" }
             div.scroll tabindex="0" role="group" aria-label="Table" { table.stacks {
                 thead { tr { th { "Phase" } th { "Status" } th { "By" } th { "Time" } th { "Result" } } }
-                tbody { @for phase in &detail.phases { (row(&item.project, phase)) } }
+                tbody { @for phase in &detail.phases { (row(&item.project, phase, held == Some(phase.id.as_str()))) } }
             } }
         }
         (decisions(&timeline))
@@ -117,13 +117,13 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
         title,
         at: "runs",
         visitor: Some(context.visitor),
-        is_live: !detail.has_ended(),
+        live_after: (!detail.has_ended()).then_some(context.newest_event),
         body,
     };
     Ok(Answer::Page(page.render()))
 }
 
-fn row(project: &str, phase: &PhaseItem) -> Markup {
+fn row(project: &str, phase: &PhaseItem, is_held: bool) -> Markup {
     let result = phase.failure.as_deref().or(phase.summary.as_deref()).unwrap_or_default();
     html! {
         tr {
@@ -132,7 +132,8 @@ fn row(project: &str, phase: &PhaseItem) -> Markup {
                 @if phase.title.is_some() { div.faint { code { (phase.id) } } }
             }
             td {
-                span class=(format!("badge status-{}", phase.status)) { (phase.status) }
+                @if is_held { span.badge.status-held { "waits for you" } }
+                @else { span class=(format!("badge status-{}", phase.status)) { (phase.status) } }
                 @if phase.attempt > 1 { div.faint { "attempt " (phase.attempt) } }
             }
             td data-label="By" { (phase.doer) }

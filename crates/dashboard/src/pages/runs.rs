@@ -88,8 +88,13 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
             @if let Some(next) = page.next { (older(&wanted, &next.to_string())) }
         }
     };
-    let page =
-        Page { title: "Runs", at: "runs", visitor: Some(context.visitor), is_live: true, body };
+    let page = Page {
+        title: "Runs",
+        at: "runs",
+        visitor: Some(context.visitor),
+        live_after: Some(context.newest_event),
+        body,
+    };
     Ok(Answer::Page(page.render()))
 }
 
@@ -173,7 +178,12 @@ pub(super) fn new(context: &Context<'_>) -> Result<Answer, Problem> {
             }
         }
     };
-    let page =
-        Page { title: "New run", at: "new", visitor: Some(context.visitor), is_live: false, body };
+    let page = Page {
+        title: "New run",
+        at: "new",
+        visitor: Some(context.visitor),
+        live_after: None,
+        body,
+    };
     Ok(Answer::Page(page.render()))
 }

@@ -101,7 +101,7 @@ pub(super) fn decide(context: &Context<'_>) -> Result<Answer, Problem> {
         title: "Decided",
         at: "inbox",
         visitor: Some(context.visitor),
-        is_live: false,
+        live_after: None,
         body,
     };
     Ok(Answer::Page(page.render()))

@@ -55,7 +55,7 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
     };
     let title = format!("What was said in {phase}");
     let page =
-        Page { title: &title, at: "runs", visitor: Some(context.visitor), is_live: false, body };
+        Page { title: &title, at: "runs", visitor: Some(context.visitor), live_after: None, body };
     Ok(Answer::Page(page.render()))
 }
 
