@@ -57,13 +57,18 @@ function unfold() {
 addEventListener("hashchange", unfold);
 unfold();
 
-// All that can be chosen for a form, at once.
-for (const all of document.querySelectorAll("[data-all]")) {
-  all.closest(".scripted").hidden = false;
-  all.addEventListener("change", () => {
-    for (const box of document.querySelectorAll(`[form="${all.dataset.all}"]`)) box.checked = all.checked;
-  });
-}
+// All that can be chosen for a form, at once. It may come later.
+document.addEventListener("change", ({ target }) => {
+  if (!target.dataset.all) return;
+  for (const box of document.querySelectorAll(`[form="${target.dataset.all}"]`)) box.checked = target.checked;
+});
+
+// Comments that would go to nobody are asked about.
+document.addEventListener("submit", (event) => {
+  if (!findings?.value.trim() || event.target.contains(findings) || !event.target.closest("#decide")) return;
+  const words = "Your comments on lines go to the agent only if you send the run back. Decide without them?";
+  if (!confirm(words)) event.preventDefault();
+}, { capture: true });
 
 if (findings) {
   for (const hint of document.querySelectorAll(".scripted")) hint.hidden = false;

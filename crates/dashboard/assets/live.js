@@ -27,6 +27,8 @@ async function refresh() {
     for (const part of document.querySelectorAll("[data-part]")) {
       const next = fresh.getElementById(part.id);
       const busy = part.contains(document.activeElement) && document.activeElement.matches("input, textarea, select");
+      // What the page has no more, such as what can be done with a run that has ended.
+      if (!next) part.replaceChildren();
       if (next && !busy && next.innerHTML !== part.innerHTML) replace(part, next);
     }
     document.title = fresh.title;
@@ -112,6 +114,7 @@ for (const node of document.querySelectorAll(".graph .status-held, .graph .statu
 
 // A second click sends nothing twice.
 document.addEventListener("submit", (event) => {
+  if (event.defaultPrevented) return;
   // After the form was read: a pressed button has a value, too.
   setTimeout(() => {
     for (const button of event.target.querySelectorAll("button[type=submit]")) button.disabled = true;

@@ -47,6 +47,9 @@ pub struct StartTask {
     /// The loop; the default one if it is absent.
     #[serde(rename = "loop", default)]
     pub loop_id: Option<String>,
+    /// Who runs the agents, such as `claude`.
+    #[serde(default)]
+    pub agent: Option<String>,
     /// Whether the run gets a work tree of its own.
     #[serde(default)]
     pub worktree: bool,
@@ -90,6 +93,9 @@ pub fn start(context: &Context<'_>, task: &StartTask) -> Result<StartedRun, Prob
         .flag("worktree", task.worktree);
     if let Some(name) = task.loop_id.as_deref().filter(|name| !name.is_empty()) {
         command = command.option("loop", name);
+    }
+    if let Some(agent) = task.agent.as_deref().filter(|agent| !agent.is_empty()) {
+        command = command.option("agent", agent);
     }
     // The next request finds this task under way.
     let _turn = context.dashboard.once.backlog_turn();

@@ -26,6 +26,7 @@ mod project;
 mod rate;
 mod read;
 mod respond;
+mod seats;
 mod server;
 mod sessions;
 mod spend;

@@ -12,6 +12,9 @@ use zeroize::Zeroizing;
 
 use crate::problem::Problem;
 
+/// The longest argument of a command: the system takes none of 128 KiB.
+const ARGUMENT_BYTES_MAX: usize = 120 << 10;
+
 /// A project that is shown.
 pub trait Project: Send + Sync {
     /// The id in addresses.
@@ -123,8 +126,13 @@ impl Command {
     /// Fails if an argument cannot be one.
     ///
     /// # Errors
-    /// [`Problem`] for a text with a NUL.
+    /// [`Problem`] for a text with a NUL, and one that is too long for a command.
     pub fn check(&self) -> Result<(), Problem> {
+        if self.arguments.iter().any(|argument| argument.len() > ARGUMENT_BYTES_MAX) {
+            let message = format!("a text has more than {ARGUMENT_BYTES_MAX} bytes");
+            return Err(Problem::new(Code::DocSizeExceeded, message)
+                .hint("`windlass` at a terminal takes longer ones from files"));
+        }
         if self.arguments.iter().any(|argument| argument.contains('\0')) {
             return Err(Problem::new(Code::RequestInvalid, "a text has the character U+0000"));
         }

@@ -13,7 +13,7 @@ use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{ConnectInfo, RawPathParams, Request, State};
 use axum::http::header::{self, HeaderName};
 use axum::http::request::Parts;
-use axum::http::{Method as HttpMethod, StatusCode};
+use axum::http::{Extensions, Method as HttpMethod, StatusCode};
 use axum::response::Response;
 use axum::routing::{MethodFilter, on};
 use hyper::server::conn::http1;
@@ -37,6 +37,7 @@ use crate::pages::{self, PageRoute};
 use crate::problem::Problem;
 use crate::rate::Rate;
 use crate::respond::{Cache, finish, html_response, json, kept, redirect, refuse, stored};
+use crate::seats::Seats;
 
 /// How long a client has for the head and the body of a request, and for a TLS handshake.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
@@ -46,8 +47,6 @@ const TLS_TIMEOUT: Duration = Duration::from_secs(10);
 const FLUSH: Duration = Duration::from_secs(2);
 /// How long to wait after an error of `accept`, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
-/// The most connections at once.
-const CONNECTIONS_MAX: usize = 1024;
 /// The longest body of a request.
 const BODY_BYTES_MAX: usize = 256 << 10;
 /// The most requests that are worked on at once; others wait.
@@ -71,6 +70,20 @@ pub(crate) struct Shared {
     /// Requests of those who are known, by name.
     visitors: Rate<String>,
     at_work: Semaphore,
+}
+
+impl Shared {
+    /// Takes one request of somebody who is not known; whether the address may send more.
+    pub(crate) fn takes_strangers(&self, request: &Extensions) -> bool {
+        let peer = request.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip());
+        peer.is_none_or(|peer| self.strangers.take(peer, Instant::now()))
+    }
+}
+
+/// The answer to who sends too many requests.
+pub(crate) fn too_many() -> Problem {
+    let problem = Problem::new(Code::RequestInvalid, "too many requests");
+    problem.status(StatusCode::TOO_MANY_REQUESTS).hint("try again in a minute")
 }
 
 impl Server {
@@ -130,17 +143,19 @@ async fn accept(
     mut stopped: oneshot::Receiver<()>,
 ) {
     let (closing, _) = watch::channel(false);
-    let mut connections = JoinSet::new();
+    let (mut connections, seats) = (JoinSet::new(), Seats::default());
     loop {
         tokio::select! {
             _ = &mut stopped => break,
             Some(_) = connections.join_next() => {}
             accepted = listener.accept() => match accepted {
-                Ok((stream, peer)) if connections.len() < CONNECTIONS_MAX => {
+                Ok((stream, peer)) => {
+                    let Some(seat) = seats.take(peer.ip()) else { continue };
                     drop(stream.set_nodelay(true));
                     let (router, tls) = (router.clone(), tls.clone());
                     let closing = closing.subscribe();
                     connections.spawn(async move {
+                        let _seat = seat;
                         match tls {
                             None => converse(router, stream, peer, closing).await,
                             Some(tls) => {
@@ -151,7 +166,6 @@ async fn accept(
                         }
                     });
                 }
-                Ok((stream, _)) => drop(stream),
                 Err(_) => tokio::time::sleep(ACCEPT_PAUSE).await,
             }
         }
@@ -324,7 +338,6 @@ pub(crate) async fn admit(
     is_page: bool,
 ) -> Result<(Visitor, Request), Box<Response>> {
     let (parts, body) = request.into_parts();
-    let peer = parts.extensions.get::<ConnectInfo<SocketAddr>>().map(|info| info.0.ip());
     let worker = Arc::clone(shared);
     let checked = tokio::task::spawn_blocking(move || {
         let dashboard = &worker.dashboard;
@@ -334,20 +347,16 @@ pub(crate) async fn admit(
     let refused = |problem: &Problem| Box::new(refuse(problem, is_page, None));
     let internal = |_| refused(&Problem::new(Code::Internal, "the request failed"));
     let (visit, parts) = checked.await.map_err(internal)?;
-    let too_many = || {
-        let problem = Problem::new(Code::RequestInvalid, "too many requests");
-        refused(&problem.status(StatusCode::TOO_MANY_REQUESTS).hint("try again in a minute"))
-    };
     match visit {
         Ok(Visit::By(visitor)) => {
             if !shared.visitors.take(visitor.name.clone(), Instant::now()) {
-                return Err(too_many());
+                return Err(refused(&too_many()));
             }
             Ok((visitor, Request::from_parts(parts, body)))
         }
         Ok(Visit::Unknown) => {
-            if peer.is_some_and(|peer| !shared.strangers.take(peer, Instant::now())) {
-                return Err(too_many());
+            if !shared.takes_strangers(&parts.extensions) {
+                return Err(refused(&too_many()));
             }
             let problem = Problem::new(Code::PersonUnknown, "nobody is logged in here")
                 .status(StatusCode::UNAUTHORIZED)
@@ -397,16 +406,18 @@ async fn read(
     }
 }
 
-/// The fields of a query or form. A field that is repeated has all its values, one a line.
+/// The fields of a query or form, with line ends as elsewhere: browsers send both characters. A field that is repeated has
+/// all its values, one a line.
 fn pairs(bytes: &[u8]) -> BTreeMap<String, String> {
     let mut fields = BTreeMap::<String, String>::new();
     for (name, value) in form_urlencoded::parse(bytes) {
+        let value = value.replace("\r\n", "\n");
         match fields.get_mut(name.as_ref()) {
             Some(all) => {
                 all.push('\n');
                 all.push_str(&value);
             }
-            None => drop(fields.insert(name.into_owned(), value.into_owned())),
+            None => drop(fields.insert(name.into_owned(), value)),
         }
     }
     fields

@@ -31,6 +31,9 @@ pub struct NewRun {
     /// The loop.
     #[serde(rename = "loop", default)]
     pub loop_id: Option<String>,
+    /// Who runs the agents, such as `claude`.
+    #[serde(default)]
+    pub agent: Option<String>,
     /// Whether the run gets a work tree of its own.
     #[serde(default)]
     pub worktree: bool,
@@ -70,6 +73,9 @@ pub fn start(context: &Context<'_>, new: &NewRun) -> Result<StartedRun, Problem>
     let mut command = Command::new(["run"]).option("by", &context.visitor.name);
     if let Some(name) = new.loop_id.as_deref().filter(|name| !name.is_empty()) {
         command = command.option("loop", name);
+    }
+    if let Some(agent) = new.agent.as_deref().filter(|agent| !agent.is_empty()) {
+        command = command.option("agent", agent);
     }
     command = command.flag("worktree", new.worktree);
     start_with(context, new.once.as_deref(), |id| operand(command.option("trace-id", id), &task))

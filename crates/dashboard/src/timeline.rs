@@ -8,7 +8,7 @@ use serde_json::Value;
 use windlass_journal::Runs;
 use windlass_kernel::Timestamp;
 use windlass_kernel::run::{
-    Event, InvocationResult, NoteKind, PhaseStatus, Run, Usage, VoteDecision,
+    Event, InvocationResult, NoteKind, PhaseStatus, Run, Usage, VoteDecision, checkpoint_name,
 };
 use windlass_views::{Follower, RecordedEvent};
 
@@ -190,7 +190,12 @@ impl Builder {
             Event::RollbackBegun(rollback) => {
                 self.interrupt_invocations(self.last.unwrap_or(ts));
                 self.end_all(ts);
-                let to = Some(rollback.checkpoint.to_string());
+                let record = run.checkpoints.iter().find(|one| one.id == rollback.checkpoint);
+                let name = record.and_then(|one| {
+                    let (phase, _) = run.phase(one.phase)?;
+                    Some(checkpoint_name(one.at, &phase.id, one.version))
+                });
+                let to = Some(name.unwrap_or_else(|| rollback.checkpoint.to_string()));
                 let decision = decided(run, &rollback.by, "rolled back", &rollback.reason, ts);
                 self.decisions.push(DecisionItem { to, ..decision });
             }

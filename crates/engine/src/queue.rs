@@ -99,6 +99,8 @@ pub struct HoldDetails {
     pub diff: Option<Patch>,
     /// The files that are not as the run left them.
     pub changed: Vec<String>,
+    /// Whether the policy is not that of the run any more, so that it cannot go on.
+    pub policy_changed: bool,
     /// Whether the run goes on only with the files as it left them.
     pub must_stay: bool,
     /// The folder with the files of a merge conflict, which a person resolves there.
@@ -253,7 +255,9 @@ impl Engine {
         let conflict = phase
             .filter(|_| hold.held.trigger == Trigger::MergeConflict)
             .map(|(phase, state)| self.phase_workspace(run, phase, state.attempt));
-        Ok(HoldDetails { call, diff, changed, must_stay, conflict, shown })
+        // A policy that cannot be read is told when somebody answers.
+        let policy_changed = matches!(self.has_its_policy(run), Ok(false));
+        Ok(HoldDetails { call, diff, changed, policy_changed, must_stay, conflict, shown })
     }
 
     /// Records what a person says became of the interrupted call that a run waits for.

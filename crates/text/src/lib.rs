@@ -6,6 +6,7 @@
 mod decode;
 mod display;
 mod glob;
+pub mod patch;
 mod position;
 mod source;
 pub mod yaml;

@@ -304,6 +304,9 @@ pub enum BacklogCommand {
         /// Take the agents' answers from this file instead of running agents; tool calls are real.
         #[arg(long, value_name = "FILE")]
         answers: Option<PathBuf>,
+        /// Who runs the agents: a client such as `claude`, or `AGENT=CLIENT` for one agent; may be repeated.
+        #[arg(long, value_name = "CLIENT", conflicts_with = "answers")]
+        agent: Vec<String>,
         /// Your name, recorded with the run.
         #[arg(long, value_name = "NAME")]
         by: Option<String>,

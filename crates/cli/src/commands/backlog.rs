@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use windlass_engine::executors::AGENTS_OPTION;
 use windlass_engine::{GitRepository, Repository as _};
 use windlass_formats::backlog::{self, Backlog, Item, Problem};
 use windlass_journal::{RunFilter, Runs};
@@ -11,6 +12,7 @@ use windlass_kernel::run::Run;
 use windlass_kernel::run::plan::RunOutcome;
 use windlass_kernel::{Code, Digest, Timestamp};
 
+use crate::agents;
 use crate::args::BacklogCommand;
 use crate::commands::run::{LoopSelection, Place, open, open_to_read, report, start};
 use crate::failure::{CommandResult, Failure};
@@ -43,7 +45,7 @@ pub fn run(project: &Project, command: &BacklogCommand, output: &Output) -> Comm
             tell_missing_context(&setup.root, item, output);
             Ok(0)
         }
-        BacklogCommand::Run { file, item, name, worktree, answers, by, trace_id } => {
+        BacklogCommand::Run { file, item, name, worktree, answers, agent, by, trace_id } => {
             let path = path(project, file.as_deref());
             let setup = open(project, by.as_deref(), output)?;
             let backlog = available_items(&setup, &path, output)?;
@@ -58,7 +60,10 @@ pub fn run(project: &Project, command: &BacklogCommand, output: &Output) -> Comm
             task.context_refs = item.context_paths().filter(is_file).map(str::to_owned).collect();
             let task = Value::Object(task.to_object());
             let origin = json!({ "file": path, "line": item.line, "digest": item.digest });
-            let options = vec![(OPTION.to_owned(), origin)];
+            let mut options = vec![(OPTION.to_owned(), origin)];
+            if !agent.is_empty() {
+                options.push((AGENTS_OPTION.to_owned(), agents::parse_options(agent)?));
+            }
             let selection = LoopSelection { name, variant: None, with: &[] };
             let answers = answers.as_deref();
             let place = Place { worktree: *worktree, trace_id: *trace_id };

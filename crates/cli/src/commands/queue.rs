@@ -8,6 +8,7 @@ use windlass_kernel::run::{Hold, Resolution, Run, VoteDecision};
 use windlass_kernel::{Code, Digest, Timestamp, TraceId};
 use windlass_policy::Connector;
 use windlass_runtime::{Answer as CallAnswer, CallView, Clock as _, SystemClock};
+use windlass_text::patch;
 use windlass_views::RunSummary;
 
 use crate::args::{Answer, Decider, Queue, SendBack};
@@ -172,7 +173,7 @@ fn show(project: &Project, name: &str, since: Option<&str>, output: &Output) -> 
         return Err(Failure::new(Code::RunNotOnHold, message));
     };
     let details = setup.engine.hold_details(&run, hold, since)?;
-    let HoldDetails { call, diff, changed, must_stay, conflict, shown } = details;
+    let HoldDetails { call, diff, changed, policy_changed, must_stay, conflict, shown } = details;
     if output.json {
         let mut value = status::describe(&run);
         if let Some(object) = value.as_object_mut() {
@@ -190,11 +191,15 @@ fn show(project: &Project, name: &str, since: Option<&str>, output: &Output) -> 
             object.insert("conflict_folder".to_owned(), json!(conflict));
             object.insert("changed_since".to_owned(), json!(changed));
             object.insert("must_be_unchanged".to_owned(), json!(must_stay));
+            object.insert("policy_changed".to_owned(), json!(policy_changed));
             object.insert("tree".to_owned(), json!(diff.as_ref().map(|diff| &diff.tree)));
-            let cut = |text: &str| cut(text, DIFF_BYTES_MAX);
             let since = diff.as_ref().and_then(|diff| diff.since.as_deref());
-            object.insert("since".to_owned(), json!(since.map(cut)));
-            object.insert("diff".to_owned(), json!(diff.map(|diff| cut(&diff.text))));
+            let since = since.map(|text| patch::cut(text, DIFF_BYTES_MAX).text);
+            object.insert("since".to_owned(), json!(since));
+            let cut = diff.map(|diff| patch::cut(&diff.text, DIFF_BYTES_MAX));
+            let (text, files) = cut.map(|cut| (cut.text, cut.files)).unzip();
+            object.insert("diff".to_owned(), json!(text));
+            object.insert("not_shown_in_full".to_owned(), json!(files.unwrap_or_default()));
             object.insert("shown".to_owned(), json!(shown));
         }
         output.value(&value)?;
@@ -243,6 +248,9 @@ fn show(project: &Project, name: &str, since: Option<&str>, output: &Output) -> 
         };
         output.note(&format!("not as the run left them: {}{more}; {then}", names.join(", ")));
     }
+    if policy_changed {
+        output.note("the policy has changed since the run began: whatever is decided, it ends");
+    }
     for (vote, at) in &hold.votes {
         output.line(&format!(
             "  {}  {} by {}: {}",
@@ -275,22 +283,17 @@ fn show(project: &Project, name: &str, since: Option<&str>, output: &Output) -> 
     let patches = [("since    that tree", since), ("diff     of the work so far", text)];
     for (title, text) in patches.into_iter().filter(|(_, text)| !text.is_empty()) {
         output.line(&format!("  {title}"));
-        for line in cut(&text, DIFF_BYTES_MAX).lines() {
+        let cut = patch::cut(&text, DIFF_BYTES_MAX);
+        for line in cut.text.lines() {
             output.line(&format!("    {}", sanitize(line)));
+        }
+        if !cut.files.is_empty() {
+            let names = sanitize(&cut.files.join(", "));
+            output.note(&format!("too long to be shown in full: {names}; look at the files"));
         }
     }
     output.line(&format!("  shown    {shown}"));
     Ok(0)
-}
-
-/// The first part of a text, which says so if it is not all.
-fn cut(text: &str, bytes_max: usize) -> String {
-    match text.get(..text.floor_char_boundary(bytes_max)) {
-        Some(start) if start.len() < text.len() => {
-            format!("{start}\n… {} more bytes; `git diff` shows all", text.len() - start.len())
-        }
-        Some(_) | None => text.to_owned(),
-    }
 }
 
 fn print_evidence(evidence: &Value, output: &Output) {

@@ -157,6 +157,11 @@ impl Browser {
         self.tell("Page.bringToFront", &json!({}));
     }
 
+    /// Says no to what a page asks.
+    pub fn dismiss(&self) {
+        self.post("/alert/dismiss", &json!({}));
+    }
+
     /// The address of the page.
     pub fn address(&self) -> String {
         let path = format!("/session/{}/url", self.session);

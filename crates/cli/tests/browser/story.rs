@@ -30,7 +30,6 @@ phases:
 /// A repository with that loop, in which ada can decide.
 pub fn repo() -> Repo {
     let repo = Repo::with_loop("asked", LOOP);
-    repo.windlass(&["trust", "--yes"]);
     repo.windlass(&["people", "add", "ada"]).exit(0);
     repo
 }
@@ -92,8 +91,13 @@ fn a_comment_on_a_line_leads_to_a_redo() {
     browser.enter("#diff .comment textarea", "say\nmore here");
     let findings = "return document.getElementById('findings').value";
     assert_eq!(browser.script(findings), "work.txt:1: say more here");
+    // A decision would lose the comment, and asks before.
+    browser.enter("#decide form[action$='/approve'] textarea[name=reason]", "fine");
+    browser.click("#decide form[action$='/approve'] button.good");
+    browser.dismiss();
+    assert_eq!(browser.address(), hold);
     let form = "#decide form[action$='/send-back']";
-    browser.enter(&format!("{form} textarea[name=reason]"), "too short");
+    browser.enter(&format!("{form} textarea[name=reason]"), "too short\nby far");
     browser.click(&format!("{form} input[name=resume]"));
     browser.click(&format!("{form} button.primary"));
     // `--work` takes it up; the builder is asked again, and the person too.

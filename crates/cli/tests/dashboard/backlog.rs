@@ -35,7 +35,6 @@ phases:
 #[test]
 fn tasks_are_shown_with_what_they_wait_for_and_one_is_started() {
     let repo = Repo::with_loop("plain", LOOP);
-    repo.windlass(&["trust", "--yes"]);
     let served = Served::start(&repo.place, &[]);
     let token = own_token(&repo.place);
     let project = project_of(&repo.place);
@@ -97,7 +96,6 @@ fn tasks_are_shown_with_what_they_wait_for_and_one_is_started() {
 fn a_task_is_started_once_however_many_ask_at_once() {
     let slow = LOOP.replace("echo '", "sleep 5; echo '");
     let repo = Repo::with_loop("plain", &slow);
-    repo.windlass(&["trust", "--yes"]);
     repo.write("BACKLOG.md", LIST);
     repo.commit("a backlog");
     let served = Served::start(&repo.place, &[]);

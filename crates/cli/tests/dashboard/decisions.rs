@@ -20,6 +20,21 @@ phases:
 ---
 "#;
 
+/// A person who says yes or no.
+const GATED: &str = r#"---
+id: gated
+title: Gated
+type: loop
+category: test
+version: "1"
+on_restart: hold
+phases:
+  - id: ask
+    doer: { person: "Ship it?" }
+    gate: { id: ask, verdicts: { approved: continue, rejected: block } }
+---
+"#;
+
 /// The digest that a page's forms name.
 fn shown_in(page: &str) -> &str {
     page.split("name=\"shown\" value=\"").nth(1).unwrap().split('"').next().unwrap()
@@ -331,4 +346,111 @@ fn holds_have_pages() {
     assert_eq!(found, ids, "those that wait longest first, each once");
     assert!(get(&path).status(200).json()["next"].is_null());
     get("/api/v1/holds?limit=0").refused(422, "REQUEST_INVALID");
+}
+
+#[test]
+fn reasons_of_several_lines_are_taken_as_browsers_send_them() {
+    let repo = Repo::new();
+    repo.windlass(&["people", "add", "ada"]).exit(0);
+    let id = id_of(&repo.run(&escalating()).exit(4));
+    let served = Served::start(&repo.place, &[]);
+    let cookie = served.enter(&served.link);
+    let hold = format!("/holds/{}/{id}", project_of(&repo.place));
+    let page = served.browse(&cookie, "GET", &hold, "").status(200).body;
+    let form = format!("reason=first%0D%0Asecond&shown={}", shown_in(&page));
+    served.browse(&cookie, "POST", &format!("{hold}/reject"), &form).status(303);
+    let timeline = served.browse(
+        &cookie,
+        "GET",
+        &format!("/api/v1/projects/{}/runs/{id}/timeline", project_of(&repo.place)),
+        "",
+    );
+    assert_eq!(timeline.status(200).json()["decisions"][0]["reason"], "first\nsecond");
+    repo.is_whole();
+}
+
+#[test]
+fn work_that_is_too_long_to_be_shown_is_named_before_the_decision() {
+    let repo = Repo::new();
+    repo.windlass(&["people", "add", "ada"]).exit(0);
+    let long =
+        sh("head -c 400000 /dev/zero | tr '\\0' x > 'a long file'; echo evil >> src/price.txt");
+    let script = answers(&[build(&[long])], &[review("escalate")]);
+    let id = id_of(&repo.run(&script).exit(4));
+    let served = Served::start(&repo.place, &[]);
+    let cookie = served.enter(&served.link);
+    let hold = format!("/holds/{}/{id}", project_of(&repo.place));
+    let page = served.browse(&cookie, "GET", &hold, "").status(200).body;
+    assert!(page.contains("+evil"), "a long file hides no other");
+    let warning = page.split("id=\"not-shown\"").nth(1).expect("it warns");
+    let (warning, forms) = warning.split_once("<form").expect("above the forms");
+    assert!(warning.contains("a long file") && !warning.contains("price.txt"), "{warning}");
+    assert!(forms.contains("/approve\""));
+    let seen = repo.windlass(&["queue", "show", &id, "--json"]).exit(0).json();
+    assert_eq!(seen["not_shown_in_full"], serde_json::json!(["a long file"]));
+    repo.windlass(&["queue", "show", &id])
+        .exit(0)
+        .warns("too long to be shown in full: a long file");
+}
+
+#[test]
+fn a_call_with_hidden_characters_is_approved_as_it_is() {
+    let repo = Repo::new();
+    repo.windlass(&["people", "add", "ada"]).exit(0);
+    let args = "{\"line\":\"git push origin caf\u{200c}\u{ad}e\"}";
+    let line = ["call", "run", "shell/run", "--key", "push-1", "--args", args, "--json"];
+    let call = repo.windlass(&line).exit(4).json()["trace_id"].as_str().unwrap().to_owned();
+    let served = Served::start(&repo.place, &[]);
+    let cookie = served.enter(&served.link);
+    let path = format!("/calls/{}/{call}", project_of(&repo.place));
+    let page = served.browse(&cookie, "GET", &path, "").status(200).body;
+    let field = |start: &str, end: &str| {
+        let text = page.split(start).nth(1).unwrap_or_else(|| panic!("no {start}: {page}"));
+        text.split(end).next().unwrap().replace("&quot;", "\"")
+    };
+    let (asked, edited) =
+        (field("name=\"asked\" value=\"", "\">"), field("name=\"arguments\"", "</textarea>"));
+    let edited = edited.split_once('>').unwrap().1;
+    assert!(asked.contains("caf\\u200c\\u00ade"), "{asked}");
+    let encode = |text: &str| text.bytes().map(|byte| format!("%{byte:02x}")).collect::<String>();
+    let form = format!(
+        "reason=x&shown={}&asked={}&arguments={}",
+        shown_in(&page),
+        encode(&asked),
+        encode(edited)
+    );
+    served.browse(&cookie, "POST", &format!("{path}/approve"), &form).status(303);
+    let shown = repo.windlass(&["call", "show", &call, "--json"]).exit(0).json();
+    assert_eq!(shown["decision"]["decision"], "APPROVE", "{shown}");
+    assert!(shown["edited_args"].is_null(), "it was not edited: {shown}");
+}
+
+#[test]
+fn a_question_with_a_gate_is_approved_or_rejected_and_not_answered() {
+    let repo = Repo::with_loop("gated", GATED);
+    repo.windlass(&["people", "add", "ada"]).exit(0);
+    let id = id_of(&repo.windlass(&["run", "x", "--loop", "gated", "--json"]).exit(4));
+    let served = Served::start(&repo.place, &[]);
+    let cookie = served.enter(&served.link);
+    let hold = format!("/holds/{}/{id}", project_of(&repo.place));
+    let page = served.browse(&cookie, "GET", &hold, "").status(200).body;
+    assert!(page.contains("/approve\"") && !page.contains("/answer\""), "{page}");
+    // It says who has stopped it, and that a changed policy ends it.
+    for told in ["has stopped this run", "The policy has changed"] {
+        assert!(!page.contains(told), "{told}: {page}");
+    }
+    repo.windlass(&["stop", &id, "--by", "ada", "--reason", "wait for bob"]).exit(0);
+    let page = served.browse(&cookie, "GET", &hold, "").status(200).body;
+    assert!(
+        page.contains("has stopped this run: wait for bob") && page.contains("/clear-stop\""),
+        "{page}"
+    );
+    repo.windlass(&["stop", &id, "--clear"]).exit(0);
+    repo.place.append(".windlass/policy/default.toml", "\n# another policy\n");
+    let configured = repo.windlass(&["trust", "--show", "--json"]).exit(0).json();
+    repo.windlass(&["trust", "--yes", configured["digest"].as_str().unwrap()]).exit(0);
+    let page = served.browse(&cookie, "GET", &hold, "").status(200).body;
+    assert!(page.contains("The policy has changed"), "{page}");
+    let seen = repo.windlass(&["queue", "show", &id, "--json"]).exit(0).json();
+    assert_eq!(seen["policy_changed"], true);
 }

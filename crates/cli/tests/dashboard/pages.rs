@@ -202,6 +202,10 @@ fn several_are_decided_at_once_each_for_what_was_shown() {
         ids.iter().map(|id| repo.stands(id)["hold"]["resolution"].clone()).collect();
     let count = resolutions.iter().filter(|one| **one == "APPROVED").count();
     assert_eq!(count, 2, "{resolutions:?}");
+    // Where all went well it leads back, so that a page that is loaded again sends nothing again.
+    let form = format!("hold={}&way=approve&reason=it+too", choices[2].replace(' ', "+"));
+    let led = served.browse(&cookie, "POST", "/inbox", &form).status(303);
+    assert_eq!(led.header("location"), "/?decided=1");
     for wrong in ["way=approve&reason=x", "hold=a&way=approve&reason=x", "hold=a+b+c&way=maybe"] {
         served.browse(&cookie, "POST", "/inbox", wrong).status(422);
     }

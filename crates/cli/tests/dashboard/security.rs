@@ -293,3 +293,21 @@ fn a_page_that_is_fetched_ahead_does_not_use_a_link_up() {
     served.send("HEAD", &served.link, &[navigates], "").status(200);
     served.send("GET", &served.link, &[navigates], "").status(303);
 }
+
+#[test]
+fn whoever_guesses_links_has_to_wait_and_changes_nothing() {
+    let repo = Repo::new();
+    let served = Served::start(&repo.place, &[]);
+    let file = repo.place.state_root().join(".dashboard/access.json");
+    let stamp = || {
+        let found = std::fs::metadata(&file).unwrap();
+        (std::os::unix::fs::MetadataExt::ino(&found), found.modified().unwrap())
+    };
+    let before = stamp();
+    let statuses: Vec<u16> =
+        (0..60).map(|_| served.send("POST", "/enter/AAAA", &[], "").status).collect();
+    assert!(statuses[0] == 403 && statuses.contains(&429), "{statuses:?}");
+    assert_eq!(stamp(), before, "a wrong link is not written down");
+    // A right one is let in all the same.
+    served.enter(&served.link);
+}

@@ -15,6 +15,8 @@ use super::{Person, Role, Scope, Secret, Visitor};
 /// The files, in their folder.
 const ACCESS: &str = "access.json";
 const LOCK: &str = "access.lock";
+/// How much of the digest of the folder is in the names of cookies.
+const MARK_CHARS: usize = 8;
 /// The largest file that is read.
 const BYTES_MAX: u64 = 4 << 20;
 /// The most people, logins and links. The oldest logins and links give way.
@@ -95,6 +97,8 @@ impl AccessError {
 #[derive(Clone, Debug)]
 pub struct Access {
     folder: PathBuf,
+    /// A part of the names of its cookies: browsers send them to all servers of a machine, whatever their ports.
+    mark: String,
 }
 
 #[derive(Default, Serialize, Deserialize)]
@@ -132,7 +136,9 @@ impl Access {
     pub fn open(folder: &Path) -> Result<Self, AccessError> {
         let made = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder);
         made.map_err(|source| failed("create", folder, source))?;
-        let access = Self { folder: folder.to_owned() };
+        let digest = Digest::of(folder.as_os_str().as_encoded_bytes()).hex();
+        let mark = digest.as_str().chars().take(MARK_CHARS).collect();
+        let access = Self { folder: folder.to_owned(), mark };
         access.read()?;
         Ok(access)
     }
@@ -141,6 +147,11 @@ impl Access {
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// What its cookies have in their names.
+    pub(super) fn mark(&self) -> &str {
+        &self.mark
     }
 
     /// What differs after each change of the file.
@@ -241,6 +252,10 @@ impl Access {
         now: Timestamp,
     ) -> Result<Option<(Secret, Scope)>, AccessError> {
         let shown = digest_of(link);
+        // Whoever guesses does not make the file be written.
+        if !self.is_usable(link, now)? {
+            return Ok(None);
+        }
         let cookie = Secret::new().map_err(AccessError::Random)?;
         let mut entered = None;
         self.change(|content| {

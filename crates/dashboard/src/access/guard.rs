@@ -11,24 +11,30 @@ use windlass_kernel::{Digest, Timestamp};
 
 use super::{Access, AccessError, Scope, Visitor};
 
-/// The name of the cookie of a login.
-pub(crate) const COOKIE: &str = "windlass-dashboard";
-/// The beginning of the names of cookies for one hold. Each hold has its own, so that a link neither ends a login nor
-/// another link.
-const HOLD_COOKIE: &str = "windlass-hold-";
 /// The most cookies of ours that a request can have.
 const COOKIES_MAX: usize = 32;
 
-/// The name of the cookie that a link is exchanged for.
-pub(crate) fn cookie_name(scope: &Scope) -> String {
+/// The name of the cookie that a link is exchanged for. Each hold has its own, so that a link neither ends a login nor
+/// another link.
+pub(crate) fn cookie_name(access: &Access, scope: &Scope) -> String {
     match scope {
-        Scope::All => COOKIE.to_owned(),
+        Scope::All => login_cookie(access),
         Scope::Hold { project, run, .. } => {
             let digest = Digest::of(format!("{project}\n{run}").as_bytes()).hex();
             let short: String = digest.as_str().chars().take(16).collect();
-            format!("{HOLD_COOKIE}{short}")
+            format!("{}{short}", hold_cookies(access))
         }
     }
+}
+
+/// The name of the cookie of a login.
+fn login_cookie(access: &Access) -> String {
+    format!("windlass-login-{}", access.mark())
+}
+
+/// The beginning of the names of cookies for one hold.
+fn hold_cookies(access: &Access) -> String {
+    format!("windlass-hold-{}-", access.mark())
 }
 
 /// The names by which the server may be reached.
@@ -116,7 +122,7 @@ impl Hosts {
             return Ok(visitor.map_or(Visit::Unknown, Visit::By));
         }
         let cookies: Vec<&str> =
-            cookies_of(&request.headers).into_iter().map(|(_, value)| value).collect();
+            cookies_of(access, &request.headers).into_iter().map(|(_, value)| value).collect();
         let known =
             if cookies.is_empty() { Vec::new() } else { access.by_cookies(&cookies, now)? };
         let visitor = chosen(known, request.uri.path());
@@ -149,11 +155,12 @@ fn chosen(known: Vec<Visitor>, path: &str) -> Option<Visitor> {
 }
 
 /// Our cookies, by name; not those of a name that is there twice.
-pub(crate) fn cookies_of(headers: &HeaderMap) -> Vec<(&str, &str)> {
+pub(crate) fn cookies_of<'a>(access: &Access, headers: &'a HeaderMap) -> Vec<(&'a str, &'a str)> {
+    let (login, holds) = (login_cookie(access), hold_cookies(access));
     let all = headers.get_all(COOKIE_HEADER).iter().filter_map(|value| value.to_str().ok());
     let pairs =
         all.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    let is_ours = |name: &str| name == COOKIE || name.starts_with(HOLD_COOKIE);
+    let is_ours = |name: &str| name == login || name.starts_with(&holds);
     let ours: Vec<(&str, &str)> =
         pairs.filter(|(name, _)| is_ours(name)).take(COOKIES_MAX).collect();
     let once = |name: &str| ours.iter().filter(|(one, _)| *one == name).count() == 1;
@@ -190,7 +197,8 @@ mod tests {
         let token = access.add("ada", Role::Approver, now()).unwrap();
         let link = access.link("ada", Scope::All, now(), 1000).unwrap();
         let (cookie, _) = access.enter(link.text(), now()).unwrap().unwrap();
-        let (token, cookie) = (token.text().to_owned(), format!("{COOKIE}={}", cookie.text()));
+        let cookie = format!("{}={}", login_cookie(&access), cookie.text());
+        let token = token.text().to_owned();
         World { _folder: folder, access, token, cookie }
     }
 
@@ -274,9 +282,16 @@ mod tests {
         let world = world();
         assert_eq!(status(&world, "GET", "/", &[HOST]), 401);
         let twice = format!("{}; {}", world.cookie, world.cookie);
-        for cookie in [twice.as_str(), "windlass-dashboard=", "windlass-dashboard=x", "other=1"] {
+        let name = login_cookie(&world.access);
+        let secret = world.cookie.split_once('=').unwrap().1;
+        let [empty, wrong] = ["", "x"].map(|value| format!("{name}={value}"));
+        // A server with other people, on another port, has cookies of other names.
+        let others = format!("windlass-login-00000000={secret}");
+        for cookie in [twice.as_str(), &empty, &wrong, &others, "other=1"] {
             assert_eq!(status(&world, "GET", "/", &[HOST, ("cookie", cookie)]), 401, "{cookie}");
         }
+        let both = format!("windlass-login-00000000=x; {}", world.cookie);
+        assert_eq!(status(&world, "GET", "/", &[HOST, ("cookie", &both)]), 200);
         let bearer = format!("Bearer {}", world.token);
         for shown in [world.token.as_str(), "Bearer ", "Bearer x", "Basic x"] {
             // A wrong token is not made good by a cookie.

@@ -8,8 +8,6 @@ use serde::{Deserialize, Serialize};
 use windlass_kernel::{Digest, Timestamp};
 
 pub use file::{Access, AccessError};
-#[cfg(test)]
-pub(crate) use guard::COOKIE;
 pub use guard::{Hosts, Visit};
 pub(crate) use guard::{cookie_name, cookies_of, only};
 pub use secret::Secret;

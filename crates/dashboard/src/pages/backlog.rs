@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::layout::{encode, run_address};
-use super::parts::{project_choice, rendered};
+use super::parts::{agent_choice, agent_names, project_choice, rendered};
 use super::{Answer, PageRoute, form, page, started};
 use crate::access::Role;
 use crate::backlog::{self, BacklogItem, StartTask};
@@ -19,6 +19,7 @@ pub(super) const PAGES: &[PageRoute] = &[
         let task = StartTask {
             digest: field("digest").unwrap_or_default(),
             loop_id: field("loop"),
+            agent: field("agent"),
             worktree: field("worktree").is_some(),
         };
         started(context, &backlog::start(context, &task)?)
@@ -41,6 +42,7 @@ fn show(context: &Context<'_>) -> Result<Answer, Problem> {
     let items = backlog::list(context, project.as_ref())?;
     let body = html! {
         h1 { "Backlog" }
+        (agent_names())
         @if context.projects.len() > 1 {
             form.filters method="get" action="/backlog" { (project_choice(context, false)) button type="submit" { "Show" } }
         }
@@ -95,7 +97,8 @@ fn card(context: &Context<'_>, project: &str, item: &BacklogItem) -> Markup {
                 details { summary.button { "Start this" }
                     form.stack method="post" action=(format!("/backlog/{}/start", encode(project))) {
                         input type="hidden" name="digest" value=(item.digest);
-                        label { "Loop" input type="text" name="loop" placeholder="the default loop" maxlength="100"; }
+                        label { "Loop" input type="text" name="loop" placeholder="spine" maxlength="100"; }
+                        (agent_choice())
                         label.check { input type="checkbox" name="worktree" value="yes"; "in a work tree of its own" }
                         div.row { button.primary type="submit" { "Start" } }
                     }

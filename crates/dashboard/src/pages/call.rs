@@ -10,6 +10,7 @@ use super::examined::examined;
 use super::hold::effects;
 use super::key;
 use super::layout::{Page, encode, hold_address};
+use super::parts::{escaped, pretty};
 use crate::access::Role;
 use crate::calls;
 use crate::dashboard::Context;
@@ -22,10 +23,6 @@ pub(super) fn call_address(project: &str, call: &str) -> String {
 
 fn text<'a>(value: &'a Value, pointer: &str) -> &'a str {
     value.pointer(pointer).and_then(Value::as_str).unwrap_or_default()
-}
-
-fn pretty(value: &Value) -> String {
-    serde_json::to_string_pretty(value).unwrap_or_default()
 }
 
 pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
@@ -164,7 +161,7 @@ fn forms(
         return Ok(html! {
             section #decide {
                 form.card.stack method="post" action=(format!("{address}/approve")) {
-                    label { "How you know" textarea name="reason" rows="2" required maxlength="20000" {} }
+                    label { "How you know" textarea name="reason" rows="2" required maxlength="4000" {} }
                     (effects(hold.pointer("/view/run").is_none_or(Value::is_null)))
                     (common)
                     div.row { button.primary type="submit" { "Record it" } }
@@ -177,16 +174,16 @@ fn forms(
             p.faint { "You decide as " strong { (context.visitor.name) } ", about exactly what is shown here: " code.wrap { (shown) } }
             div.columns {
                 form.card.stack method="post" action=(format!("{address}/approve")) {
-                    label { "Why it may run" textarea name="reason" rows="2" required maxlength="20000" {} }
+                    label { "Why it may run" textarea name="reason" rows="2" required maxlength="4000" {} }
                     details { summary { "Edit the call before you approve it" }
-                        label { "Arguments" textarea.code name="arguments" rows="8" maxlength="200000" { (pretty(args)) } }
-                        input type="hidden" name="asked" value=(args.to_string()); }
+                        label { "Arguments" textarea.code name="arguments" rows="8" maxlength="100000" { (pretty(args)) } }
+                        input type="hidden" name="asked" value=(escaped(&args.to_string())); }
                     (common)
                     @if is_of_client { p.faint { "The agent makes this call itself: it is let through once, when the agent tries it again." } }
                     div.row { button.good type="submit" { @if is_of_client { "Approve" } @else { "Approve: it runs now" } } }
                 }
                 form.card.stack method="post" action=(format!("{address}/deny")) {
-                    label { "Why not" textarea name="reason" rows="2" required maxlength="20000" {} }
+                    label { "Why not" textarea name="reason" rows="2" required maxlength="4000" {} }
                     (common)
                     div.row { button.bad type="submit" { "Deny" } }
                 }

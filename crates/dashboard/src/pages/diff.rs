@@ -1,6 +1,9 @@
 //! A diff, line by line, with the numbers of its lines. A script lets people comment on a line.
 
+use std::rc::Rc;
+
 use maud::{Markup, html};
+use windlass_text::patch;
 
 /// A line of a diff.
 #[derive(Debug, PartialEq, Eq)]
@@ -8,7 +11,7 @@ struct Line<'a> {
     kind: Kind,
     text: &'a str,
     /// The file and line that a comment is about.
-    place: Option<(&'a str, usize)>,
+    place: Option<(Rc<str>, usize)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,25 +68,26 @@ impl Part {
 /// Reads a patch. What a file contains is never taken for what git says: a part knows how long it is.
 fn lines(text: &str) -> Vec<Line<'_>> {
     let mut part = Part::default();
-    let mut file = "";
+    let mut file = Rc::from("");
     let mut lines = Vec::new();
-    for text in text.lines() {
+    // Not `lines`, which hides the other kind of line ends.
+    for text in text.strip_suffix('\n').unwrap_or(text).split('\n').filter(|_| !text.is_empty()) {
         let mut place = None;
         let kind = match text.as_bytes() {
             [b'+', ..] if !part.is_over() => {
-                place = Some((file, part.next.1));
+                place = Some((Rc::clone(&file), part.next.1));
                 part.left.1 = part.left.1.saturating_sub(1);
                 part.next.1 += 1;
                 Kind::Added
             }
             [b'-', ..] if !part.is_over() => {
-                place = Some((file, part.next.0));
+                place = Some((Rc::clone(&file), part.next.0));
                 part.left.0 = part.left.0.saturating_sub(1);
                 part.next.0 += 1;
                 Kind::Removed
             }
             [b' ', ..] | [] if !part.is_over() => {
-                place = Some((file, part.next.1));
+                place = Some((Rc::clone(&file), part.next.1));
                 part.left = (part.left.0.saturating_sub(1), part.left.1.saturating_sub(1));
                 part.next = (part.next.0 + 1, part.next.1 + 1);
                 Kind::Same
@@ -93,13 +97,14 @@ fn lines(text: &str) -> Vec<Line<'_>> {
                 Kind::Hunk
             }
             [b'd', b'i', b'f', b'f', b' ', ..] => {
-                file = "";
+                // The part before may have been cut.
+                (file, part) = (Rc::from(""), Part::default());
                 Kind::File
             }
             _ => {
-                let named = text.strip_prefix("+++ b/").or_else(|| text.strip_prefix("--- a/"));
+                let named = patch::name(text, "+++ b/").or_else(|| patch::name(text, "--- a/"));
                 if let Some(named) = named {
-                    file = named;
+                    file = Rc::from(named);
                 }
                 Kind::Meta
             }
@@ -118,6 +123,8 @@ struct FileDiff<'l, 'a> {
     name: String,
     added: usize,
     removed: usize,
+    /// Whether a part of it was left out.
+    is_cut: bool,
 }
 
 /// The files of a diff, in their order.
@@ -131,25 +138,18 @@ fn files<'l, 'a>(lines: &'l [Line<'a>]) -> Vec<FileDiff<'l, 'a>> {
         rest = after;
         let count = |kind| lines.iter().filter(|line| line.kind == kind).count();
         let (added, removed) = (count(Kind::Added), count(Kind::Removed));
-        files.push(FileDiff { name: name_of(lines), added, removed, lines });
+        let head = lines.iter().take_while(|line| line.kind != Kind::Hunk);
+        let head: Vec<&str> = head.map(|line| line.text).collect();
+        let is_cut = lines.last().is_some_and(|line| line.text.starts_with('…'));
+        files.push(FileDiff {
+            name: patch::name_of(&head.join("\n")),
+            added,
+            removed,
+            is_cut,
+            lines,
+        });
     }
     files
-}
-
-/// The name of the file that lines are about, as git says it.
-fn name_of(lines: &[Line<'_>]) -> String {
-    let said = |start: &str| {
-        let mut meta = lines.iter().filter(|line| line.kind == Kind::Meta);
-        meta.find_map(|line| line.text.strip_prefix(start))
-    };
-    let first = lines.first().map(|line| line.text).unwrap_or_default();
-    let name = said("rename to ").or_else(|| said("+++ b/")).or_else(|| said("--- a/"));
-    // A file without lines, such as a binary one, is named at its beginning only, twice.
-    let twice = first.strip_prefix("diff --git a/").and_then(|both| {
-        let half = both.get(..both.len().saturating_sub(3) / 2)?;
-        (both.get(half.len()..) == Some(&*format!(" b/{half}"))).then_some(half)
-    });
-    name.or(twice).unwrap_or(first).to_owned()
 }
 
 /// Shows a diff, file by file. The name keeps the addresses of its files apart from those of other diffs.
@@ -165,7 +165,7 @@ pub(super) fn show(text: &str, name: &str) -> Markup {
         })
         .collect();
     let counts = |file: &FileDiff<'_, '_>| {
-        html! { span.added { "+" (file.added) } " " span.removed { "−" (file.removed) } }
+        html! { span.added { "+" (file.added) } " " span.removed { "−" (file.removed) } @if file.is_cut { strong { " and more" } } }
     };
     html! {
         @if files.len() > 1 {
@@ -229,7 +229,8 @@ fn rows<'l, 'a>(lines: &'l [Line<'a>]) -> Vec<Row<'l, 'a>> {
 pub(super) fn side_by_side(text: &str) -> Markup {
     let lines = lines(text);
     let cell = |line: Option<&Line<'_>>| {
-        let number = line.and_then(|line| line.place).map(|(_, number)| number.to_string());
+        let number =
+            line.and_then(|line| line.place.as_ref()).map(|(_, number)| number.to_string());
         let class = line.map_or("none", |line| line.kind.class());
         // The sign at the beginning of the line is the column.
         let text = line.and_then(|line| line.text.get(1..)).unwrap_or_default().to_owned();
@@ -263,7 +264,12 @@ mod tests {
 
     #[test]
     fn lines_have_their_kind_their_file_and_their_number() {
-        let places: Vec<_> = lines(PATCH).into_iter().filter_map(|line| line.place).collect();
+        let lines = lines(PATCH);
+        let places: Vec<_> = lines
+            .iter()
+            .filter_map(|line| line.place.as_ref())
+            .map(|(file, at)| (&**file, *at))
+            .collect();
         let x = "src/x.rs";
         assert_eq!(places, [(x, 10), (x, 11), (x, 11), (x, 12), ("y", 1)]);
         let shown = show(PATCH, "diff").into_string();
@@ -279,10 +285,10 @@ mod tests {
         assert_eq!(kinds, [meta, meta, Kind::Hunk, Kind::Removed, Kind::Added, Kind::Same]);
         let files: Vec<_> = lines(text)
             .iter()
-            .filter_map(|line| line.place)
+            .filter_map(|line| line.place.clone())
             .map(|(file, _)| file.to_owned())
             .collect();
-        assert_eq!(files, ["z", "z", "z"]);
+        assert_eq!(files, ["z", "z", "z"].map(Rc::from));
     }
 
     #[test]
@@ -301,6 +307,21 @@ mod tests {
         assert_eq!(files(&lines).iter().map(|file| file.lines.len()).sum::<usize>(), lines.len());
         let shown = show(&text, "diff").into_string();
         assert!(shown.contains("href=\"#diff-2\"") && shown.contains("id=\"diff-2\""), "{shown}");
+    }
+
+    #[test]
+    fn a_file_that_is_cut_says_so_and_hides_no_other() {
+        let text =
+            format!("--- a/w w\t\n+++ b/w w\t\n@@ -1,9 +1,9 @@\n+one\r\n… 9 more bytes\n{PATCH}");
+        let text = format!("diff --git a/w w b/w w\n{text}");
+        let lines = lines(&text);
+        let files = files(&lines);
+        let found: Vec<_> = files.iter().map(|file| (&*file.name, file.is_cut)).collect();
+        assert_eq!(found, [("w w", true), ("src/x.rs", false), ("y", false)]);
+        let shown = show(&text, "diff").into_string();
+        assert!(shown.contains("data-at=\"w w:1\"") && shown.contains("and more"), "{shown}");
+        assert!(shown.contains("+one\r<"), "an other line end is there: {shown}");
+        assert!(shown.contains("data-at=\"src/x.rs:11 (removed)\""), "{shown}");
     }
 
     #[test]

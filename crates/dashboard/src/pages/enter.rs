@@ -14,7 +14,7 @@ use crate::access::{AccessError, Scope, Visit, cookie_name, cookies_of, only};
 use crate::dashboard::now;
 use crate::problem::Problem;
 use crate::respond::{html_response, redirect, refuse};
-use crate::server::Shared;
+use crate::server::{Shared, too_many};
 
 /// How a browser says that a person follows a link, as against a program that fetches a preview of it.
 const SEC_FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
@@ -34,6 +34,7 @@ pub(crate) async fn enter(
     request: Request,
 ) -> Response {
     let (parts, _) = request.into_parts();
+    let sender = parts.extensions.clone();
     let is_ahead = AHEAD.iter().any(|name| parts.headers.contains_key(name));
     let navigates = only(&parts.headers, SEC_FETCH_MODE) == Some("navigate");
     let follows =
@@ -66,7 +67,8 @@ pub(crate) async fn enter(
             };
             let mut response = redirect(&path);
             let is_tls = shared.dashboard.hosts.is_tls();
-            set_cookie(&mut response, &cookie_name(&scope), Some(cookie.text()), is_tls);
+            let name = cookie_name(&shared.dashboard.access, &scope);
+            set_cookie(&mut response, &name, Some(cookie.text()), is_tls);
             response
         }
         Ok(None) => {
@@ -80,13 +82,15 @@ pub(crate) async fn enter(
             let page = Page { title: "Log in", at: "", visitor: None, live_after: None, body };
             html_response(StatusCode::OK, page.render())
         }
+        // Whoever guesses has to wait.
+        Err(_) if !shared.takes_strangers(&sender) => refuse(&too_many(), true, None),
         Err(problem) => refuse(&problem, true, None),
     }
 }
 
 /// Ends a login.
 pub(crate) async fn leave(State(shared): State<Arc<Shared>>, request: Request) -> Response {
-    let cookies = cookies_of(request.headers());
+    let cookies = cookies_of(&shared.dashboard.access, request.headers());
     let cookies: Vec<(String, String)> =
         cookies.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
     if let Err(response) = crate::server::admit(&shared, request, true).await {

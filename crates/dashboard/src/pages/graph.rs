@@ -12,7 +12,7 @@ const HEIGHT: usize = 52;
 const GAP_X: usize = 28;
 const GAP_Y: usize = 20;
 /// The longest name that fits.
-const NAME_CHARS: usize = 17;
+const NAME_CHARS: usize = 15;
 
 /// Where a phase lies: column and row.
 type Place = (usize, usize);
@@ -81,7 +81,7 @@ fn node(phase: &PhaseItem, at: Place, is_held: bool) -> Markup {
     let status = if is_held { "held" } else { phase.status.as_str() };
     let word = match (is_held, phase.attempt) {
         (true, _) => "waits for you".to_owned(),
-        (false, 2..) => format!("{}, attempt {}", phase.status, phase.attempt),
+        (false, 2..) => format!("{} ({})", phase.status, phase.attempt),
         (false, _) => phase.status.clone(),
     };
     let title = phase.title.as_deref().unwrap_or(&phase.id);

@@ -9,7 +9,8 @@ use super::call::grant_link;
 use super::diff;
 use super::examined::examined;
 use super::key;
-use super::layout::{Page, badge, button, hold_address, run_address, time};
+use super::layout::{Page, badge, button, encode, hold_address, run_address, time};
+use super::parts::{escaped, pretty};
 use super::run::bar;
 use crate::access::{Role, Scope};
 use crate::act;
@@ -64,7 +65,7 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
         p { strong { "Task: " } (item.task) span.faint { " started " (time(item.started_at)) " by " (detail.by) } }
         @if !hold.reviewers.is_empty() { p { strong { "Asked: " } (hold.reviewers.join(", ")) } }
         (votes(&seen, hold.approvals_needed))
-        (done(&detail))
+        (done(&detail, hold))
         (decided(&timeline, hold))
         (used(&detail))
         (checklist(&seen))
@@ -76,6 +77,8 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
             }
         }
         (evidence(&seen))
+        (ends_by_policy(&seen))
+        (stopped(context, item)?)
         (changed_since(&seen))
         (news(&seen, since.as_ref()))
         (changes(&seen))
@@ -146,7 +149,7 @@ fn votes(seen: &Value, needed: u32) -> Markup {
 }
 
 /// The phases that have begun, each with what came of it.
-fn done(detail: &RunDetail) -> Markup {
+fn done(detail: &RunDetail, hold: &HoldItem) -> Markup {
     let begun: Vec<_> = detail.phases.iter().filter(|phase| phase.attempt > 0).collect();
     html! {
         @if !begun.is_empty() {
@@ -155,7 +158,11 @@ fn done(detail: &RunDetail) -> Markup {
                 dl.facts { @for phase in begun {
                     dt { (phase.id) }
                     dd {
-                        @match &phase.verdict { Some(verdict) => strong { (verdict) }, None => strong { (phase.status) } }
+                        @match &phase.verdict {
+                            Some(verdict) => strong { (verdict) },
+                            None if phase.id == hold.phase => strong { "waits" },
+                            None => strong { (phase.status) },
+                        }
                         @if let Some(text) = phase.failure.as_ref().or(phase.summary.as_ref()) { " " span.plain { (text) } }
                         span.faint { " " (phase.doer) @if phase.attempt > 1 { ", attempt " (phase.attempt) } }
                     }
@@ -270,6 +277,50 @@ fn changed_since(seen: &Value) -> Markup {
     }
 }
 
+/// What is not shown of the work, because it is too long.
+fn not_shown(context: &Context<'_>, detail: &RunDetail, seen: &Value) -> Markup {
+    let names: Vec<&str> = strings(seen.get("not_shown_in_full")).collect();
+    let compare = detail.span.as_ref().filter(|_| context.visitor.scope == Scope::All);
+    let run = run_address(&detail.item.project, &detail.item.run);
+    html! {
+        @if !names.is_empty() {
+            div #not-shown .card.bad {
+                p { strong { "Not all of the work is shown above: it is too long. " } "You decide about all of it. Not shown in full:" }
+                ul { @for name in names.iter().take(NAMED_MAX) { li { code.wrap { (name) } } } }
+                @if names.len() > NAMED_MAX { p { "and " (names.len() - NAMED_MAX) " more" } }
+                @if let Some((from, to)) = compare {
+                    p { a href=(format!("{run}/compare?from={}&to={}", encode(from), encode(to))) { "Compare its first and last checkpoints" } " shows more." }
+                }
+            }
+        }
+    }
+}
+
+/// That no decision lets the run go on, because its policy has changed.
+fn ends_by_policy(seen: &Value) -> Markup {
+    html! {
+        @if seen.get("policy_changed") == Some(&Value::Bool(true)) {
+            p.card.bad { strong { "The policy has changed since the run began. " } "The run ends as soon as it is decided about or goes on, whatever the decision; put the files of the policy back before, if it is to go on." }
+        }
+    }
+}
+
+/// That somebody has stopped the run.
+fn stopped(context: &Context<'_>, item: &RunItem) -> Result<Markup, Problem> {
+    let operates = context.visitor.role >= Role::Operator && context.visitor.scope == Scope::All;
+    let clear = format!("{}/clear-stop", run_address(&item.project, &item.run));
+    Ok(match context.project()?.stopped(&item.run)? {
+        None => html! {},
+        Some(stop) => html! {
+            div.card.warn {
+                p { strong { (stop.by) } " has stopped " @if stop.all { "everything here" } @else { "this run" } ": " (stop.reason) }
+                p { "It cannot go on before the stop is lifted." @if stop.all { " " code { "windlass stop --clear" } " lifts it." } }
+                @if operates && !stop.all { (button(&clear, "Lift the stop", "")) }
+            }
+        },
+    })
+}
+
 /// What changed since the visitor's last look.
 fn news(seen: &Value, since: Option<&Seen>) -> Markup {
     let text = seen.get("since").and_then(Value::as_str);
@@ -337,10 +388,6 @@ fn facts(value: &Value) -> Markup {
     }
 }
 
-fn pretty(value: &Value) -> String {
-    serde_json::to_string_pretty(value).unwrap_or_default()
-}
-
 /// The choice of what became of a call that was interrupted. Nothing is chosen before somebody has looked. A call
 /// of a run that has ended is not made any more.
 pub(super) fn effects(may_be_made: bool) -> Markup {
@@ -367,8 +414,13 @@ fn forms(context: &Context<'_>, detail: &RunDetail, seen: &Value, shown: &str) -
     }
     let address = hold_address(&detail.item.project, &detail.item.run);
     let arguments = seen.pointer("/call/args").filter(|args| !args.is_null());
+    // Where a gate judges, an answer would count as an approval, whatever it says.
+    let has_gate = detail.item.hold.as_ref().is_some_and(|hold| {
+        detail.phases.iter().any(|phase| phase.id == hold.phase && phase.gate.is_some())
+    });
     let asks = seen.pointer("/call/tool").and_then(Value::as_str) == Some("ask/person")
-        || detail.item.hold.as_ref().is_some_and(|hold| hold.trigger == "PERSON_REQUESTED");
+        || !has_gate
+            && detail.item.hold.as_ref().is_some_and(|hold| hold.trigger == "PERSON_REQUESTED");
     let targets: Vec<&str> = strings(seen.get("redo_targets")).collect();
     let usual = seen.get("redo_default").and_then(Value::as_str);
     // Only the approval of a reviewer has conditions.
@@ -398,24 +450,26 @@ fn forms(context: &Context<'_>, detail: &RunDetail, seen: &Value, shown: &str) -
         section #decide {
             h2 { "Decide" }
             p.faint { "You decide as " strong { (context.visitor.name) } ", about exactly what is shown here: " code.wrap { (shown) } }
+            (not_shown(context, detail, seen))
             @if is_excluded { p.card.warn { "You started this run, so your approval does not count: somebody else must approve. You can reject." } }
             div.columns {
                 @if asks {
                     form.card.stack method="post" action=(format!("{address}/answer")) {
-                        label { "Answer" textarea name="reason" rows="3" required maxlength="20000" {} }
+                        label { "Answer" textarea name="reason" rows="3" required maxlength="4000" {} }
+                        p.faint { "The run goes on with your answer, whatever it says. To stop it, reject." }
                         (common) (goes_on)
                         div.row { button.primary type="submit" { "Answer" } }
                     }
                 }
                 form.card.stack method="post" action=(format!("{address}/approve")) {
-                    label { "Why you approve" textarea name="reason" rows="2" required maxlength="20000" {} }
+                    label { "Why you approve" textarea name="reason" rows="2" required maxlength="4000" {} }
                     @if takes_conditions {
                         label { "Conditions, one a line" textarea name="conditions" rows="2" maxlength="20000" {} }
                     }
                     @if let Some(arguments) = arguments.filter(|_| !is_uncertain) {
                         details { summary { "Edit the call before you approve it" }
-                            label { "Arguments" textarea.code name="arguments" rows="8" maxlength="200000" { (pretty(arguments)) } }
-                            input type="hidden" name="asked" value=(arguments.to_string()); }
+                            label { "Arguments" textarea.code name="arguments" rows="8" maxlength="100000" { (pretty(arguments)) } }
+                            input type="hidden" name="asked" value=(escaped(&arguments.to_string())); }
                     }
                     @if is_uncertain { (effects(true)) }
                     (common) (goes_on)
@@ -425,7 +479,7 @@ fn forms(context: &Context<'_>, detail: &RunDetail, seen: &Value, shown: &str) -
                     form.card.stack method="post" action=(format!("{address}/send-back")) {
                         label { "What is to be done better" textarea name="reason" rows="2" required maxlength="4000" {} }
                         label { "Comments on lines, one a line: " code { "src/lib.rs:12: handle the error" }
-                            textarea.code #findings name="findings" rows="4" maxlength="200000" {} }
+                            textarea.code #findings name="findings" rows="4" maxlength="100000" {} }
                         label { "Do again, with all that follows"
                             select name="to" {
                                 @for target in &targets { option value=(target) selected[usual == Some(target)] { (target) } }
@@ -436,7 +490,7 @@ fn forms(context: &Context<'_>, detail: &RunDetail, seen: &Value, shown: &str) -
                     }
                 }
                 form.card.stack method="post" action=(format!("{address}/reject")) {
-                    label { "Why you reject, and what to do instead" textarea name="reason" rows="2" required maxlength="20000" {} }
+                    label { "Why you reject, and what to do instead" textarea name="reason" rows="2" required maxlength="4000" {} }
                     (common) (ends)
                     div.row { button.bad type="submit" { "Reject" } }
                 }

@@ -32,10 +32,13 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
     let body = html! {
         h1 { "Inbox" }
         (unusable(context))
-        @if chooses {
-            div.row {
-                a.button href="#several" { "Decide several at once" }
-                label.check.scripted hidden { input type="checkbox" data-all="several"; "choose all" }
+        (note(context))
+        section #choose data-part {
+            @if chooses {
+                div.row {
+                    a.button href="#several" { "Decide several at once" }
+                    label.check.needs-scripts { input type="checkbox" data-all="several"; "choose all" }
+                }
             }
         }
         section #inbox data-part aria-live="polite" {
@@ -52,7 +55,7 @@ pub(super) fn show(context: &Context<'_>) -> Result<Answer, Problem> {
             }
         }
         @if let Some(next) = &page.next { p { a.button href=(format!("/?cursor={}", encode(next))) { "Newer runs" } } }
-        @if chooses { (super::several::form(context)) }
+        section #chosen data-part { @if chooses { (super::several::form(context)) } }
     };
     let page = Page {
         title: &title,
@@ -96,6 +99,14 @@ fn card(context: &Context<'_>, item: &RunItem, chooses: bool) -> Markup {
                 @if several { span.faint { (project_name(context, &item.project)) } }
             }
         }
+    }
+}
+
+/// What was decided just now, several at once.
+fn note(context: &Context<'_>) -> Markup {
+    let decided = context.field("decided").and_then(|count| count.parse::<u16>().ok());
+    html! {
+        @if let Some(count) = decided { p.card.good role="status" { (count) " of " (count) " decided" } }
     }
 }
 

@@ -124,6 +124,7 @@ const PAGES: &[PageRoute] = &[
         let new = NewRun {
             task: field("task").unwrap_or_default(),
             loop_id: field("loop"),
+            agent: field("agent"),
             worktree: field("worktree").is_some(),
             once: field("once"),
         };

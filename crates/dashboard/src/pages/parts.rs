@@ -2,6 +2,7 @@
 
 use maud::{Markup, html};
 use serde_json::Value;
+use windlass_text::is_hidden;
 
 use super::layout::{Page, encode};
 use crate::dashboard::Context;
@@ -100,9 +101,38 @@ pub(super) fn project_name<'a>(context: &'a Context<'_>, id: &'a str) -> &'a str
     name.filter(|_| same == 1).unwrap_or(id)
 }
 
+/// Who runs the agents of a new run.
+pub(super) fn agent_choice() -> Markup {
+    html! {
+        label { "Agents are run by"
+            input type="text" name="agent" placeholder="whom the settings name" maxlength="200" list="agents" title="such as claude, codex, gemini or opencode, or another name in your settings"; }
+    }
+}
+
+/// The names that [`agent_choice`] proposes; once on a page.
+pub(super) fn agent_names() -> Markup {
+    html! { datalist #agents { @for name in ["claude", "codex", "gemini", "opencode"] { option value=(name) {} } } }
+}
+
 /// A document over several lines.
 pub(super) fn pretty(value: &Value) -> String {
-    serde_json::to_string_pretty(value).unwrap_or_default()
+    escaped(&serde_json::to_string_pretty(value).unwrap_or_default())
+}
+
+/// JSON in which each hidden character of a text is written as JSON writes it, so that it can be seen and stays JSON.
+pub(super) fn escaped(json: &str) -> String {
+    let mut shown = String::with_capacity(json.len());
+    for character in json.chars() {
+        if character != '\n' && is_hidden(character) {
+            let mut units = [0; 2];
+            shown.extend(
+                character.encode_utf16(&mut units).iter().map(|unit| format!("\\u{unit:04x}")),
+            );
+        } else {
+            shown.push(character);
+        }
+    }
+    shown
 }
 
 /// The text of a value, by the pointer to it.
@@ -140,6 +170,8 @@ pub(super) fn dollars(micros: u64) -> String {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -148,5 +180,14 @@ mod tests {
         assert_eq!(told, ["0", "999", "1\u{202f}000", "1\u{202f}234\u{202f}567"]);
         let told = [0, 5, 10, 99_999, 100_000, 12_345_678].map(dollars);
         assert_eq!(told, ["$0", "$0.000005", "$0.00001", "$0.099999", "$0.10", "$12.34"]);
+    }
+
+    #[test]
+    fn hidden_characters_are_seen_and_json_stays_the_same() {
+        let value = json!({ "line": "caf\u{200c}\u{ad} \u{e0041} é 👩\u{200d}💻\n" });
+        let shown = pretty(&value);
+        assert!(!shown.contains(|one| one != '\n' && is_hidden(one)), "{shown}");
+        assert!(shown.contains("caf\\u200c\\u00ad"), "{shown}");
+        assert_eq!(serde_json::from_str::<Value>(&shown).unwrap(), value);
     }
 }

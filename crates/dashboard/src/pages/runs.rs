@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::Answer;
 use super::layout::{Page, badge, encode, run_address, time};
-use super::parts::{dollars, project_name, unusable};
+use super::parts::{agent_choice, agent_names, dollars, project_name, unusable};
 use crate::access::{Role, Secret};
 use crate::api::wanted;
 use crate::dashboard::{Context, now};
@@ -152,7 +152,7 @@ fn loop_choice(project: &dyn Project) -> Markup {
     html! {
         label { "Loop"
             select name="loop" {
-                option value="" { "the one that the project’s settings name" }
+                option value="" { "the default: spine" }
                 @for one in loops.iter().filter(|one| text(one, "type") == "loop") {
                     option value=(text(one, "id")) { (text(one, "id")) ": " (text(one, "title")) }
                 }
@@ -167,11 +167,13 @@ pub(super) fn new(context: &Context<'_>) -> Result<Answer, Problem> {
     context.require_all()?;
     let body = html! {
         h1 { "New run" }
+        (agent_names())
         @for project in context.projects {
             form.card.stack method="post" action=(format!("/new/{}", encode(project.id()))) {
                 h2 { (project.name()) }
                 label { "Task" textarea name="task" rows="4" required maxlength="20000" {} }
                 (loop_choice(project.as_ref()))
+                (agent_choice())
                 label.check { input type="checkbox" name="worktree" value="yes"; "in a work tree of its own" }
                 @if let Ok(once) = Secret::new() { input type="hidden" name="once" value=(once.text()); }
                 div.row { button.primary type="submit" { "Start" } }

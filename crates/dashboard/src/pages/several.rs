@@ -82,6 +82,10 @@ pub(super) fn decide(context: &Context<'_>) -> Result<Answer, Problem> {
         ended.collect()
     });
     let done = told.iter().filter(|(_, _, result)| result.is_ok()).count();
+    // A page that is loaded again sends nothing again.
+    if told.iter().all(|(_, _, result)| matches!(result, Ok(None))) {
+        return Ok(Answer::GoTo(format!("/?decided={done}")));
+    }
     let body = html! {
         h1 { (done) " of " (told.len()) " decided" }
         ul.cards { @for (project, run, result) in &told {

@@ -5,6 +5,7 @@ use serde_json::Value;
 
 use super::Answer;
 use super::layout::{Page, encode, run_address};
+use super::parts::pretty;
 use crate::act;
 use crate::dashboard::Context;
 use crate::problem::Problem;
@@ -72,7 +73,7 @@ fn row(line: &Value) -> Markup {
                 "text" => p.plain { (text(body, "text")) },
                 "call" => {
                     p { strong { "calls " code { (text(body, "tool")) } } }
-                    @if let Some(args) = body.get("args") { pre { (serde_json::to_string_pretty(args).unwrap_or_default()) } }
+                    @if let Some(args) = body.get("args") { pre { (pretty(args)) } }
                 }
                 "result" => {
                     details { summary { "result: " (text(body, "state")) } pre { (text(body, "text")) } }

@@ -126,6 +126,15 @@ struct State {
     failed: BTreeMap<String, Problem>,
 }
 
+impl State {
+    /// When a project was counted last. A count that is old, while another one is being made, is none.
+    fn counted(&self, project: &str, now: Timestamp) -> Option<Timestamp> {
+        let at = *self.counted_at.get(project)?;
+        let is_old = now.unix_ms() - at.unix_ms() > i64::try_from(REST_MAX.as_millis()).ok()? * 2;
+        (!is_old || !self.at_work.contains_key(project)).then_some(at)
+    }
+}
+
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -241,7 +250,7 @@ pub fn report(context: &Context<'_>) -> Result<Spend, Problem> {
     let first = today - i64::from(days) + 1;
     let state = ledger.0.lock();
     let times: Option<Vec<Timestamp>> =
-        wanted.iter().map(|project| state.counted_at.get(project.id()).copied()).collect();
+        wanted.iter().map(|project| state.counted(project.id(), now())).collect();
     // Nothing is counted at once.
     let counted_at = times.and_then(|times| times.into_iter().chain([now()]).min());
     let mut sums = Sums { counted_at, ..Sums::default() };
