@@ -8,9 +8,10 @@ use std::iter;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use axum::body::Bytes;
+use axum::http::request::Parts;
 use hyper::body::{Body, Frame};
 use serde_json::json;
 use tokio::sync::mpsc;
@@ -18,7 +19,8 @@ use windlass_kernel::run::RunName;
 use windlass_store::Store;
 use windlass_views::{RecordedEvent, Watcher};
 
-use crate::dashboard::Projects;
+use crate::access::{Visit, Visitor};
+use crate::dashboard::{Dashboard, Projects, now};
 
 /// How often journals are looked at.
 const POLL: Duration = Duration::from_millis(80);
@@ -34,6 +36,8 @@ const LISTENERS_MAX: usize = 256;
 const LISTENERS_OF_ONE_MAX: usize = 128;
 /// How long a browser waits before it asks again.
 const RETRY: &[u8] = b"retry: 1000\n\n";
+/// How often it is asked whether a listener may still listen, if the people have not changed.
+const ADMISSION: Duration = Duration::from_secs(1);
 /// How often a listener hears that the server is there.
 const BEAT: Duration = Duration::from_secs(15);
 
@@ -58,6 +62,26 @@ pub struct Admission {
     pub name: String,
     /// Whether the person may still listen. It is asked before each look at the journals.
     pub is_valid: Box<dyn FnMut() -> bool + Send>,
+}
+
+impl Admission {
+    /// How a visitor who listens is asked again and again who they are: at once when the people change, and every second,
+    /// since logins expire.
+    pub fn of(dashboard: &Dashboard, visitor: Visitor, request: Parts) -> Self {
+        let (access, hosts) = (dashboard.access.clone(), dashboard.hosts.clone());
+        let name = visitor.name.clone();
+        let mut checked = (access.stamp(), Instant::now());
+        let is_valid = move || {
+            let stamp = access.stamp();
+            if stamp == checked.0 && checked.1.elapsed() < ADMISSION {
+                return true;
+            }
+            checked = (stamp, Instant::now());
+            let visit = hosts.visit(&access, &request, now());
+            matches!(visit, Ok(Visit::By(found)) if found == visitor)
+        };
+        Self { name, is_valid: Box::new(is_valid) }
+    }
 }
 
 /// Sends events to listeners.
@@ -203,7 +227,7 @@ fn watch(
 ) {
     let mut quiet = Duration::ZERO;
     while let Some(state) = weak.upgrade() {
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         let all = projects.list();
         if all.len() > watchers.len() {
             watchers.resize_with(all.len(), || None);

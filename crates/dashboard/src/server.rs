@@ -12,7 +12,6 @@ use axum::body::{Body, Bytes, to_bytes};
 use axum::extract::rejection::RawPathParamsRejection;
 use axum::extract::{ConnectInfo, RawPathParams, Request, State};
 use axum::http::header::{self, HeaderName};
-use axum::http::request::Parts;
 use axum::http::{Extensions, Method as HttpMethod, StatusCode};
 use axum::response::Response;
 use axum::routing::{MethodFilter, on};
@@ -51,8 +50,6 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 const BODY_BYTES_MAX: usize = 256 << 10;
 /// The most requests that are worked on at once; others wait.
 const AT_WORK_MAX: usize = 16;
-/// How often it is asked whether a listener may still listen, if the people have not changed.
-const ADMISSION: Duration = Duration::from_secs(1);
 /// The header by which a listener says which event it has seen last.
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 /// A server. Dropping it closes all connections; commands that it has started go on.
@@ -438,29 +435,12 @@ async fn events(State(shared): State<Arc<Shared>>, request: Request) -> Response
         return refuse(&problem.status(StatusCode::FORBIDDEN), false, None);
     }
     let (parts, _) = request.into_parts();
-    let admission = admission(&shared.dashboard, visitor, parts);
+    let admission = Admission::of(&shared.dashboard, visitor, parts);
     let Some(stream) = shared.dashboard.hub.listen(last.as_deref(), admission) else {
         let problem = Problem::new(Code::RequestInvalid, "too many listen already");
         return refuse(&problem.status(StatusCode::TOO_MANY_REQUESTS), false, None);
     };
     finish(Response::new(Body::new(stream)), "text/event-stream")
-}
-
-/// How somebody who listens is asked again and again who they are: at once when the people change, and every second, since
-/// logins expire.
-fn admission(dashboard: &Dashboard, visitor: Visitor, request: Parts) -> Admission {
-    let (access, hosts) = (dashboard.access.clone(), dashboard.hosts.clone());
-    let name = visitor.name.clone();
-    let mut checked = (access.stamp(), Instant::now());
-    let is_valid = move || {
-        let stamp = access.stamp();
-        if stamp == checked.0 && checked.1.elapsed() < ADMISSION {
-            return true;
-        }
-        checked = (stamp, Instant::now());
-        matches!(hosts.visit(&access, &request, now()), Ok(Visit::By(found)) if found == visitor)
-    };
-    Admission { name, is_valid: Box::new(is_valid) }
 }
 
 async fn describe(State(shared): State<Arc<Shared>>, request: Request) -> Response {
