@@ -143,17 +143,21 @@ impl Browser {
         self.post("/url", &json!({ "url": url }));
     }
 
+    /// The tab.
+    pub fn tab(&self) -> String {
+        let path = format!("/session/{}/window", self.session);
+        self.request("GET", &path, &Value::Null).as_str().expect("a tab").to_owned()
+    }
+
     /// Opens one more tab, and goes on in it.
     pub fn new_tab(&self) {
         let made = self.post("/window/new", &json!({ "type": "tab" }));
-        self.post("/window", &json!({ "handle": made["handle"] }));
+        self.go_on_in(made["handle"].as_str().expect("a tab"));
     }
 
-    /// Goes on in the tab that was opened at this place, from 0.
-    pub fn tab(&self, number: usize) {
-        let path = format!("/session/{}/window/handles", self.session);
-        let handles = self.request("GET", &path, &Value::Null);
-        self.post("/window", &json!({ "handle": handles[number] }));
+    /// Goes on in a tab, which is the one that is seen.
+    pub fn go_on_in(&self, tab: &str) {
+        self.post("/window", &json!({ "handle": tab }));
         self.tell("Page.bringToFront", &json!({}));
     }
 
@@ -215,15 +219,29 @@ impl Browser {
     /// Clicks on an element.
     #[track_caller]
     pub fn click(&self, css: &str) {
-        let id = self.find(css);
-        self.post(&format!("/element/{id}/click"), &json!({}));
+        self.act_on(css, "click", &json!({}));
     }
 
     /// Types into an element.
     #[track_caller]
     pub fn enter(&self, css: &str, text: &str) {
-        let id = self.find(css);
-        self.post(&format!("/element/{id}/value"), &json!({ "text": text }));
+        self.act_on(css, "value", &json!({ "text": text }));
+    }
+
+    /// Acts on an element, again if it was replaced in that moment: then nothing was done.
+    #[track_caller]
+    fn act_on(&self, css: &str, action: &str, body: &Value) {
+        let started = Instant::now();
+        loop {
+            let path = format!("/session/{}/element/{}/{action}", self.session, self.find(css));
+            let answer = self.try_request("POST", &path, body);
+            let is_stale = answer["error"] == "stale element reference";
+            if !is_stale || started.elapsed() >= PATIENCE {
+                assert!(answer.get("error").is_none(), "{action} `{css}`: {answer}");
+                return;
+            }
+            std::thread::sleep(TICK);
+        }
     }
 
     /// Runs a script in the page and returns its value.

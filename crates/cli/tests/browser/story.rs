@@ -142,6 +142,7 @@ fn many_tabs_load_and_the_one_that_is_seen_is_up_to_date() {
     let repo = repo();
     let served = Served::start(&repo.place, &[]);
     log_in(&browser, &served, &served.link);
+    let first = browser.tab();
     for _ in 0..8 {
         browser.new_tab();
         browser.go(&format!("http://{}/", served.address));
@@ -150,14 +151,15 @@ fn many_tabs_load_and_the_one_that_is_seen_is_up_to_date() {
     let id = id_of(&repo.run(&escalating()).exit(4));
     browser.until("#inbox", &id);
     // One that was hidden meanwhile has missed nothing when it is looked at again.
-    browser.tab(0);
+    let last = browser.tab();
+    browser.go_on_in(&first);
     browser.until("#inbox", &id);
     browser.go(&format!("http://{}/holds/{}/{id}", served.address, project_of(&repo.place)));
     browser.find("#decide");
-    browser.tab(8);
+    browser.go_on_in(&last);
     repo.windlass(&["cancel", &id, "--by", "ada", "--reason", "not needed"]).exit(0);
     browser.until("main", "Nothing waits for you.");
-    browser.tab(0);
+    browser.go_on_in(&first);
     browser.until("#moved", "Something has happened");
 }
 

@@ -19,7 +19,7 @@ impl Listener {
     fn with(served: &Served, token: &str, query: &str, headers: &str) -> Self {
         let mut stream = served.connect();
         let request = format!(
-            "GET /api/v1/events{query} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {token}\r\n{headers}\r\n",
+            "GET /api/v1/events{query} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {token}\r\nconnection: close\r\n{headers}\r\n",
             served.address
         );
         stream.write_all(request.as_bytes()).unwrap();
