@@ -5,6 +5,7 @@ mod checkpoint;
 mod grant;
 mod hook;
 mod install;
+mod lazy;
 mod mcp;
 mod notify;
 mod people;
@@ -26,6 +27,7 @@ pub use checkpoint::{CheckpointCommand, CheckpointPurge, CheckpointRollback, Imp
 pub use grant::{AddGrant, Grant};
 pub use hook::{Cell, Hook, HookClient};
 pub use install::Install;
+use lazy::Lazy;
 pub use mcp::{Mcp, McpServe, McpTrust, McpWrap, Serving};
 pub use notify::Notify;
 pub use people::{AddPerson, People};
@@ -119,60 +121,60 @@ pub enum Color {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Create a project here: settings, policy, tools and an empty journal; in a clone, only a journal.
-    Init(Init),
+    Init(Lazy<Init>),
     /// Show what the project's configuration would start and open, and trust it.
     #[command(
         after_help = "Nothing is started, sent or changed by a configuration that you have not trusted; a \
         change of any of its files asks again.\n\nExamples:\n  windlass trust\n  windlass trust --show\n  \
         windlass trust --yes DIGEST"
     )]
-    Trust(Trust),
+    Trust(Lazy<Trust>),
     /// List, bind and remove the state of projects: journals, keys, snapshots, work trees.
     #[command(
         subcommand,
         after_help = "States lie in $WINDLASS_STATE, else $XDG_STATE_HOME/windlass, else \
         ~/.local/state/windlass; `windlass doctor` shows that of a project."
     )]
-    State(StateCommand),
+    State(Lazy<StateCommand>),
     /// Back up the journal.
     #[command(subcommand, after_help = state::STORE_HELP)]
-    Store(StoreCommand),
+    Store(Lazy<StoreCommand>),
     /// Run a task through a loop until it ends or waits for a decision.
     #[command(
         after_help = "Examples:\n  windlass run \"fix the rounding in src/price.rs\"\n  windlass \
         run task.yaml --worktree\n  windlass run '{\"task\":\"…\",\"constraints\":{\"allowed_paths\":\
         [\"src\"]}}' --answers answers.json\n\nExit codes: 0 passed, 3 blocked, 4 waits for a person, 6 a task of the\ndriver loop asks a question (`windlass queue answer`), or ended with one."
     )]
-    Run(RunTask),
+    Run(Lazy<RunTask>),
     /// Resume a run after it was answered, or after its process died.
-    Resume(Resume),
+    Resume(Lazy<Resume>),
     /// Show the state of runs.
-    Status(Status),
+    Status(Lazy<Status>),
     /// Follow runs live until they end or wait for a decision.
     #[command(
         after_help = "Examples:\n  windlass watch\n  windlass watch run_20260202_120000_1a2b3c4d\n  \
         windlass watch --follow --json\n\nExit codes with RUN: 0 passed, 1 interrupted, 3 blocked, 4 \
         waits for a person."
     )]
-    Watch(Watch),
+    Watch(Lazy<Watch>),
     /// Show runs in a browser, and decide there; also an HTTP API.
     #[command(after_help = serve::SERVE_HELP)]
-    Serve(Serve),
+    Serve(Lazy<Serve>),
     /// Tell receivers what happened: webhooks and commands.
     #[command(subcommand, after_help = notify::NOTIFY_HELP)]
-    Notify(Notify),
+    Notify(Lazy<Notify>),
     /// Send runs to an OpenTelemetry collector.
     #[command(subcommand)]
-    Telemetry(Telemetry),
+    Telemetry(Lazy<Telemetry>),
     /// List the runs that wait for a decision, and answer them.
     #[command(subcommand)]
-    Queue(Queue),
+    Queue(Lazy<Queue>),
     /// Stop one run or all: a run at work ends, one that waits is paused until `--clear`.
     ///
     /// `windlass cancel` gives a run up.
-    Stop(StopRuns),
+    Stop(Lazy<StopRuns>),
     /// Give up a run that has not ended, wherever it stands; what it changed stays.
-    Cancel(Cancel),
+    Cancel(Lazy<Cancel>),
     /// List and compare a run's checkpoints, and roll back to one.
     #[command(
         subcommand,
@@ -180,61 +182,61 @@ pub enum Command {
         RUN/POST_design_v1 RUN/POST_build_v1\n  windlass checkpoint rollback RUN/POST_design --dry-run\n  \
         windlass checkpoint rollback RUN/POST_design --reason \"the build took the wrong approach\" --resume"
     )]
-    Checkpoint(CheckpointCommand),
+    Checkpoint(Lazy<CheckpointCommand>),
     /// Continue a run that another program began.
     #[command(subcommand)]
-    Import(Import),
+    Import(Lazy<Import>),
     /// Run tasks from a Markdown checklist.
     #[command(subcommand)]
-    Backlog(BacklogCommand),
+    Backlog(Lazy<BacklogCommand>),
     /// List, draw and check loops.
     #[command(subcommand)]
-    Loop(Loop),
+    Loop(Lazy<Loop>),
     /// List, show and check missions: tasks with names, for `windlass run --mission`.
     #[command(subcommand)]
-    Mission(MissionCommand),
+    Mission(Lazy<MissionCommand>),
     /// List, show and check the workflows of the core loop.
     #[command(subcommand)]
-    Workflow(WorkflowCommand),
+    Workflow(Lazy<WorkflowCommand>),
     /// Remove the work tree of an ended run; `--merge` merges its branch first. The branch stays.
-    Close(Close),
+    Close(Lazy<Close>),
     /// Rewrite a run's files from the journal, or export the whole run as a signed bundle.
-    Export(Export),
+    Export(Lazy<Export>),
     /// Demonstrate Windlass in a temporary repository: failing test, crash, decision, commit.
-    Demo(Demo),
+    Demo(Lazy<Demo>),
     /// Make a tool call, list calls, approve or deny waiting ones.
     #[command(subcommand)]
-    Call(Call),
+    Call(Lazy<Call>),
     /// List who can run agents, and check the clients of coding agents.
     #[command(after_help = agents::HELP)]
-    Agents(Agents),
+    Agents(Lazy<Agents>),
     /// Ask Windlass before each tool of a coding agent that you use yourself: adds hooks to its settings.
     #[command(after_help = install::INSTALL_HELP, override_usage = install::INSTALL_USAGE)]
-    Install(Install),
+    Install(Lazy<Install>),
     /// Take the hooks of Windlass out of a coding agent's settings.
     #[command(after_help = install::UNINSTALL_HELP, override_usage = install::UNINSTALL_USAGE)]
-    Uninstall(Install),
+    Uninstall(Lazy<Install>),
     /// Answer one event of a coding agent's hooks, which is read from standard input.
-    Hook(Hook),
+    Hook(Lazy<Hook>),
     /// Show, check, rewind and end the sessions of coding agents in their own terminals.
     #[command(subcommand, after_help = session::HELP)]
-    Session(SessionCommand),
+    Session(Lazy<SessionCommand>),
     /// Run a line of bash in a cell: what agents' own shells are turned into.
     #[command(
         after_help = "It runs like a call of `shell/run`: only the project can be changed, and neither keys nor the \
         network nor other files are there. It is judged by nobody and not recorded; `windlass call run shell/run` \
         is.\n\nExample:\n  windlass cell -- 'make test | tail'"
     )]
-    Cell(Cell),
+    Cell(Lazy<Cell>),
     /// Offer tools to MCP clients, and stand in front of other MCP servers.
     #[command(subcommand)]
-    Mcp(Mcp),
+    Mcp(Lazy<Mcp>),
     /// List, create and change items of work.
     #[command(subcommand, after_help = work::WORK_HELP)]
-    Work(WorkCommand),
+    Work(Lazy<WorkCommand>),
     /// Search what is remembered, and add to it.
     #[command(subcommand, after_help = work::MEMORY_HELP)]
-    Memory(MemoryCommand),
+    Memory(Lazy<MemoryCommand>),
     /// Grant, list and revoke patterns of calls that run without a question.
     #[command(
         subcommand,
@@ -242,24 +244,24 @@ pub enum Command {
         counted.\n\nExample:\n  windlass grant add shell/run --command 'git push origin main' --times 3 --for 2h \
         --reason 'the release'"
     )]
-    Grant(Grant),
+    Grant(Lazy<Grant>),
     /// List traces and print their entries.
     #[command(subcommand)]
-    Trace(Trace),
+    Trace(Lazy<Trace>),
     /// Recover the calls and runs that a crashed process left unfinished.
     #[command(
         after_help = "A call that was dispatched without a recorded result is probed, dispatched \
         again with the same id and key, compensated, or held for a decision, as the tool registry \
         says (`on_uncertain`). A call with a recorded effect is never dispatched again."
     )]
-    Recover(Recover),
+    Recover(Lazy<Recover>),
     /// Verify the journal: every digest, every link, every recorded head.
     #[command(
         after_help = "Examples:\n  windlass verify\n  windlass verify run.bundle --key windlass.pub\n  \
         windlass verify --anchor monday.anchor\n\nExit codes: 0 intact, 5 corrupt; for bundles and \
         anchors\nalso 3: not checked, because the signer's key is not trusted."
     )]
-    Verify(Verify),
+    Verify(Lazy<Verify>),
     /// Rebuild the workspace of a run from its bundle.
     #[command(
         subcommand,
@@ -267,9 +269,9 @@ pub enum Command {
         not trusted.\n\nExample:\n  windlass bundle restore run.bundle --checkpoint POST_build --to as-built --key \
         windlass.pub"
     )]
-    Bundle(BundleCommand),
+    Bundle(Lazy<BundleCommand>),
     /// Sign the heads of all traces, to detect later whether history was rewritten.
-    Anchor(Anchor),
+    Anchor(Lazy<Anchor>),
     /// List, add and revoke the people who may decide, and their keys.
     #[command(
         subcommand,
@@ -277,18 +279,18 @@ pub enum Command {
         of all projects, where no agent can reach them.\n\nExamples:\n  windlass people add ann --passphrase\n  \
         windlass people add bob --ssh-key ~/.ssh/id_ed25519.pub\n  windlass people revoke bob"
     )]
-    People(People),
+    People(Lazy<People>),
     /// Show, list and rotate the keys that sign bundles and anchors.
     #[command(subcommand)]
-    Keys(Keys),
+    Keys(Lazy<Keys>),
     /// Check, explain and test the policy.
     #[command(subcommand)]
-    Policy(Policy),
+    Policy(Lazy<Policy>),
     /// Print the canonical bytes (RFC 8785) of the JSON on standard input.
-    Canon(Canon),
+    Canon(Lazy<Canon>),
     /// Check this machine and project for problems, and suggest fixes.
     #[command(after_help = DOCTOR_HELP)]
-    Doctor(Doctor),
+    Doctor(Lazy<Doctor>),
     /// Explain an error code: print its page.
     Explain {
         /// The code, such as RUN_NOT_FOUND [default: list all].

@@ -205,12 +205,13 @@ fn run(cli: &Cli, output: &Output) -> CommandResult {
         Command::Verify(options) => {
             commands::verify::choose(cli.project.as_deref(), options, output)
         }
-        Command::Bundle(BundleCommand::Restore(options)) => {
+        Command::Bundle(command) => {
+            let BundleCommand::Restore(options) = &**command;
             commands::bundle_restore::run(cli.project.as_deref(), options, output)
         }
         Command::Anchor(options) => commands::anchor::write(&find()?, options, output),
         Command::People(command) => commands::people::run(command, output),
-        Command::Keys(command) => commands::keys::run(&find()?, *command, output),
+        Command::Keys(command) => commands::keys::run(&find()?, **command, output),
         Command::Policy(command) => commands::policy::run(&find()?, command, output),
         Command::Canon(options) => commands::canon::run(options, output),
         Command::Doctor(options) => commands::doctor::run(cli.project.as_deref(), options, output),
