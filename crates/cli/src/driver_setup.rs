@@ -13,7 +13,6 @@ use windlass_store::Store;
 
 use crate::config::Config;
 use crate::failure::Failure;
-use crate::input::unreadable;
 use crate::project::Project;
 
 /// Builds the driver, if the project has a loop that needs it.
@@ -35,10 +34,10 @@ pub fn driver(
     let tables = DriverConfig::load(&tables)?;
     let all = || tables.models().values().map(|model| model.primary.clone()).collect();
     let available = config.driver.available.clone().unwrap_or_else(all);
-    let root = project.root.canonicalize().map_err(|error| unreadable(&project.root, &error))?;
+    let root = project.real_root()?;
     let settings = DriverSettings {
         available,
-        project_id: config.driver.project(&root),
+        project_id: config.driver.project(root),
         session_id: SystemClock.new_id().to_string(),
         memory: project.state()?.join("memory"),
         edits: project.state()?.join("edits"),

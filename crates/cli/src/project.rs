@@ -73,6 +73,8 @@ pub struct Project {
     pub root: PathBuf,
     /// The `.windlass` folder: the configuration, and the files that show runs.
     pub folder: PathBuf,
+    /// The project's folder without links, once it was found.
+    real_root: OnceLock<PathBuf>,
     /// The state folder, once it was found.
     state: OnceLock<PathBuf>,
     /// The folder that is worked in, if it is not the project's.
@@ -132,6 +134,7 @@ impl Project {
         folder.is_dir().then(|| Self {
             root: root.to_owned(),
             folder,
+            real_root: OnceLock::new(),
             state: OnceLock::new(),
             workspace: None,
             copies: Arc::default(),
@@ -168,6 +171,20 @@ impl Project {
         Ok(())
     }
 
+    /// The project's folder, without links.
+    pub fn real_root(&self) -> Result<&Path, Failure> {
+        if let Some(root) = self.real_root.get() {
+            return Ok(root);
+        }
+        let root = self.root.canonicalize().map_err(|error| unreadable(&self.root, &error))?;
+        Ok(self.real_root.get_or_init(|| root))
+    }
+
+    /// The folder that is worked in, without links.
+    pub fn real_workspace(&self) -> Result<&Path, Failure> {
+        self.workspace.as_deref().map_or_else(|| self.real_root(), Ok)
+    }
+
     /// The folder that is worked in.
     pub fn workspace(&self) -> &Path {
         self.workspace.as_deref().unwrap_or(&self.root)
@@ -179,7 +196,7 @@ impl Project {
         if let Some(state) = self.state.get() {
             return Ok(state);
         }
-        let state = state::open(&self.root, &self.folder);
+        let state = self.real_root().and_then(|root| state::open(root, &self.folder));
         // There the user's state does not exist, and every other reason would mislead.
         let state = state.map_err(|failure| match windlass_cell::inside_a_cell() {
             Some(inside) => {

@@ -170,8 +170,7 @@ pub fn watched_since(
 
 /// A path as text.
 pub fn text_of(path: &Path) -> Result<String, Failure> {
-    let path = path.canonicalize().map_err(|error| crate::input::unreadable(path, &error))?;
-    path.into_os_string()
-        .into_string()
-        .map_err(|_| Failure::new(Code::FileUnreadable, "the path of the project is not UTF-8"))
+    path.to_str()
+        .map(str::to_owned)
+        .ok_or_else(|| Failure::new(Code::FileUnreadable, "the path of the project is not UTF-8"))
 }

@@ -33,7 +33,6 @@ use crate::config::Config;
 use crate::core_run;
 use crate::driver_setup::driver;
 use crate::failure::Failure;
-use crate::input::unreadable;
 use crate::missions::missions;
 use crate::notify::NotifyingObservers;
 use crate::output::Output;
@@ -310,8 +309,7 @@ impl RunSetup {
         let loops = loops(&files, &agents)?;
         let (missions, subagents) = (missions(&files)?, subagents_of(&files));
         let rules = rules(&files)?;
-        let root =
-            project.root.canonicalize().map_err(|error| unreadable(&project.root, &error))?;
+        let root = project.real_root()?.to_owned();
         let state = project.state()?.to_owned();
         match access {
             Access::Act => {

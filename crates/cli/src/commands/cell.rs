@@ -35,8 +35,8 @@ pub fn program(supervisor: &PolicySupervisor) -> Result<Option<String>, Failure>
     if !is_used(supervisor) {
         return Ok(None);
     }
-    let path = std::env::current_exe().map_err(|error| Failure::of(Code::Internal, &error))?;
-    text_of(&path).map(Some)
+    let path = std::env::current_exe().and_then(|path| path.canonicalize());
+    text_of(&path.map_err(|error| Failure::of(Code::Internal, &error))?).map(Some)
 }
 
 /// Runs the line and returns its exit code.

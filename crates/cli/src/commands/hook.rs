@@ -141,7 +141,7 @@ fn judge(named: Option<&Path>, event: &HookEvent) -> Result<HookOutput, Failure>
     let (judge, recorder) = (Arc::clone(&supervisor), Arc::clone(&store));
     let gateway = project.client_gateway(part, &files, &config, judge, recorder)?;
     let sessions = sessions_of(&project, Arc::clone(&store))?;
-    let root = text_of(project.workspace())?;
+    let root = text_of(project.real_workspace()?)?;
     let binary = cell::program(&supervisor)?;
     let surroundings = ProjectSurroundings {
         project: &project,
@@ -166,7 +166,7 @@ fn judge(named: Option<&Path>, event: &HookEvent) -> Result<HookOutput, Failure>
         core,
         gateway: &gateway,
         sessions: &sessions,
-        project: &text_of(&project.root)?,
+        project: &text_of(project.real_root()?)?,
         root: &root,
         policy_hash,
         cell: binary.as_deref(),

@@ -9,7 +9,6 @@ use windlass_workspace::Git;
 use crate::args::{StateCommand, StateRemove};
 use crate::commands::confirm;
 use crate::failure::{CommandResult, Failure};
-use crate::input::unreadable;
 use crate::output::{Output, Style, sanitize};
 use crate::project::Project;
 use crate::state::{Binding, ProjectRecord, StateFolder, StateRoot, read_id, write_id};
@@ -79,29 +78,29 @@ fn size(folder: &Path) -> u64 {
 /// Binds the state to the project's present place.
 fn bind(project: &Project, output: &Output) -> CommandResult {
     let state = StateRoot::find()?;
-    let root = project.root.canonicalize().map_err(|error| unreadable(&project.root, &error))?;
-    state.require_outside(&root)?;
+    let root = project.real_root()?;
+    state.require_outside(root)?;
     let _lock = state.lock()?;
     let id = read_id(&project.folder)?;
     let folder = match &id {
-        Some(id) => state.folder_of(id)?,
-        None => of_place(&state, &root)?,
+        Some(id) => state.folder_of(id)?.map(|(folder, _)| folder),
+        None => of_place(&state, root)?,
     };
     let folder = folder.ok_or_else(|| {
         let message = format!("`{}` has no state of this project", state.path().display());
         Failure::new(Code::StateMissing, message)
     })?;
     let record = folder.record()?;
-    let binding = record.binding(&root)?;
+    let binding = record.binding(root)?;
     if binding == Binding::Copied {
-        record.require_here(&root)?;
+        record.require_here(root)?;
     }
     require_unused(&folder)?;
-    folder.write_record(&ProjectRecord::of(&root, record.id.clone())?)?;
+    folder.write_record(&ProjectRecord::of(root, record.id.clone())?)?;
     if id.is_none() {
         write_id(&project.folder, &record.id)?;
     }
-    repair_worktrees(&root, &folder.path)?;
+    repair_worktrees(root, &folder.path)?;
     if output.json {
         output.value(&json!({ "id": record.id, "path": root, "state": folder.path }))?;
     } else {

@@ -74,12 +74,11 @@ impl StateRoot {
         &self.0
     }
 
-    /// Fails if the folder lies in a project: its commands could change it.
+    /// Fails if the folder lies in a project, whose path is without links: its commands could change it.
     pub fn require_outside(&self, root: &Path) -> Result<(), Failure> {
-        let root = root.canonicalize().map_err(|error| unreadable(root, &error))?;
         // The part of the path that exists, without links.
         let real = self.0.ancestors().find_map(|part| part.canonicalize().ok());
-        if !self.0.starts_with(&root) && !real.is_some_and(|real| real.starts_with(&root)) {
+        if !self.0.starts_with(root) && !real.is_some_and(|real| real.starts_with(root)) {
             return Ok(());
         }
         let message = format!("the state folder `{}` lies inside of the project", self.0.display());
@@ -127,12 +126,19 @@ impl StateRoot {
         Ok(folders)
     }
 
-    /// The state folder of a project.
-    pub fn folder_of(&self, id: &ProjectId) -> Result<Option<StateFolder>, Failure> {
+    /// The state folder of a project, and its record.
+    pub fn folder_of(
+        &self,
+        id: &ProjectId,
+    ) -> Result<Option<(StateFolder, ProjectRecord)>, Failure> {
         let end = format!("-{}", id.short());
         let mut matching = None;
         for folder in self.folders()? {
-            if !folder.name().ends_with(&end) || folder.record()?.id != *id {
+            if !folder.name().ends_with(&end) {
+                continue;
+            }
+            let record = folder.record()?;
+            if record.id != *id {
                 continue;
             }
             if matching.is_some() {
@@ -140,9 +146,9 @@ impl StateRoot {
                 return Err(Failure::new(Code::StateDamaged, message)
                     .hint("move the one that is a copy to another folder"));
             }
-            matching = Some(folder);
+            matching = Some((folder, record));
         }
-        if let Some(folder) = &matching {
+        if let Some((folder, _)) = &matching {
             folder.check()?;
         }
         Ok(matching)

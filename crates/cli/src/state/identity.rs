@@ -147,10 +147,9 @@ pub enum Binding {
 }
 
 impl ProjectRecord {
-    /// The record of the project in a folder.
+    /// The record of the project in a folder, whose path is without links.
     pub fn of(root: &Path, id: ProjectId) -> Result<Self, Failure> {
-        let root = root.canonicalize().map_err(|error| unreadable(root, &error))?;
-        let found = root.metadata().map_err(|error| unreadable(&root, &error))?;
+        let found = root.metadata().map_err(|error| unreadable(root, &error))?;
         let Some(path) = root.to_str() else {
             let message = format!("the path `{}` is not UTF-8", root.display());
             return Err(Failure::new(Code::FileUnreadable, message)

@@ -14,7 +14,7 @@ pub use identity::{Binding, ProjectId, ProjectRecord, read_id, write_id};
 
 use crate::failure::Failure;
 
-/// Finds the state folder of the project at `root`, whose configuration is in `folder`. It is refused if it
+/// Finds the state folder of the project at `root`, a path without links, whose configuration is in `folder`. It is refused if it
 /// belongs to a project in another place: effects must never be recorded in a foreign journal.
 pub fn open(root: &Path, folder: &Path) -> Result<PathBuf, Failure> {
     let Some(id) = read_id(folder)? else {
@@ -24,8 +24,8 @@ pub fn open(root: &Path, folder: &Path) -> Result<PathBuf, Failure> {
     };
     let state = StateRoot::find()?;
     state.require_outside(root)?;
-    let found = state.folder_of(&id)?.ok_or_else(|| missing(&id, state.path()))?;
-    found.record()?.require_here(root)?;
+    let (found, record) = state.folder_of(&id)?.ok_or_else(|| missing(&id, state.path()))?;
+    record.require_here(root)?;
     Ok(found.path)
 }
 
