@@ -30,7 +30,10 @@ pub use ledger::{
     build as build_ledger, check as check_ledger,
 };
 pub use moment::{Moment, MomentError};
-pub use name::{CheckpointId, LEDGER_PATH, NameError, RunName, STEP_CHARS_MAX, StepKey};
+pub use name::{
+    CheckpointId, LEDGER_PATH, NameError, RunName, STEP_CHARS_MAX, StepKey, closed_ledger_number,
+    closed_ledger_path,
+};
 pub use packet::{
     Approval, Decision, GateResult, HoldPacket, Outcome, PACKET_BYTES_MAX, PacketError,
     PhaseStatus, Resolution, RunStatus, TerminalPacket, read_hold, read_hold_of, read_terminal,

@@ -11,6 +11,8 @@ use thiserror::Error;
 
 /// The path of the attempt ledger.
 pub const LEDGER_PATH: &str = "artifacts/loop_state/attempt_ledger.jsonl";
+/// The folder and the parts of the names of the attempt ledger's closed files.
+const CLOSED_LEDGER: (&str, &str, &str) = ("artifacts/loop_state/", "attempt_ledger.", ".jsonl");
 /// The longest step key: room for the longest name of a phase and the number of an attempt.
 pub const STEP_CHARS_MAX: usize = 96;
 
@@ -32,6 +34,22 @@ pub enum NameError {
     /// It is not the id of a hold.
     #[error("`{0}` is not the id of a hold, which looks like `CP_run_20260202_120000_1a2b3c4d_2`")]
     Checkpoint(String),
+}
+
+/// The path of a closed file of the attempt ledger; the first has the number 1.
+#[must_use]
+pub fn closed_ledger_path(number: u32) -> String {
+    let (folder, before, after) = CLOSED_LEDGER;
+    format!("{folder}{before}{number:04}{after}")
+}
+
+/// The number of a closed file of the attempt ledger; `None` for a file with another name.
+#[must_use]
+pub fn closed_ledger_number(file: &str) -> Option<u32> {
+    let (folder, before, after) = CLOSED_LEDGER;
+    let number = file.strip_prefix(before)?.strip_suffix(after)?.parse().ok()?;
+    // Only the name that is written: not `1`, `+0001` or `00001`.
+    (closed_ledger_path(number).strip_prefix(folder) == Some(file)).then_some(number)
 }
 
 /// How much of a refused text is shown.

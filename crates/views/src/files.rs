@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `checkpoints/CP_<run_id>_<step>.yaml` | a hold and its answers; the step is the phase's index in the plan |
 //! | `steps/<run_id>_<step>.json` | the result of a phase; the step is the phase's name |
-//! | `loop_state/attempt_ledger.jsonl` | the attempts and rollbacks of all runs |
+//! | `loop_state/attempt_ledger.jsonl` | the attempts and rollbacks of all runs; earlier runs in `attempt_ledger.<number>.jsonl` |
 //! | `terminal/TP_<run_id>.yaml` | the end of a run; removed if the run is rolled back |
 //!
 //! Checkpoints have a folder of their own: see `checkpoint_files`.
@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use windlass_engine::{EngineError, HoldPackets, RunObservers};
-use windlass_formats::{CheckpointId, LEDGER_PATH, PACKET_BYTES_MAX, StepKey, read_hold_of};
+use windlass_formats::{CheckpointId, PACKET_BYTES_MAX, StepKey, read_hold_of};
 use windlass_journal::{Check, Observer, ObserverError, Reader, Runs, Step};
 use windlass_kernel::run::{Event, Run, RunEvent};
 use windlass_kernel::{Code, TraceId};
@@ -145,8 +145,7 @@ impl Files {
         if let (EndChange::Reopened, Some(identity)) = (end, &view.identity) {
             self.folder.remove(&identity.name.terminal_path())?;
         }
-        self.write_ledger(view)?;
-        paths.push(LEDGER_PATH.to_owned());
+        paths.extend(self.write_ledger(view)?);
         // The terminal packet is written last: a reader that finds it finds all other files.
         if let (EndChange::Ended, Some(identity), Some(bytes)) =
             (end, &view.identity, view.terminal_packet(run)?)
@@ -161,17 +160,18 @@ impl Files {
         Ok(path)
     }
 
-    fn write_ledger(&self, view: &mut RunView) -> Result<(), EngineError> {
-        let Some(identity) = &mut view.identity else { return Ok(()) };
+    /// Returns the path of the ledger's file that has the run's lines, if there was something to write.
+    fn write_ledger(&self, view: &mut RunView) -> Result<Option<String>, EngineError> {
+        let Some(identity) = &mut view.identity else { return Ok(None) };
         let name = identity.name.to_string();
         let block_of = |name: &str| self.ledger_block(name);
         let known = match (identity.written, view.is_new) {
             (0, true) => ledger::Known::New,
             (written, _) => ledger::Known::Written(written),
         };
-        ledger::sync(&self.folder, &name, &identity.lines, known, block_of)?;
+        let path = ledger::sync(&self.folder, &name, &identity.lines, known, block_of)?;
         identity.written = identity.lines.len();
-        Ok(())
+        Ok(path)
     }
 
     /// The ledger lines of another run, if the journal has it and it can be read.

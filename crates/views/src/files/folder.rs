@@ -96,14 +96,7 @@ impl Folder {
     ///
     /// A link, a folder, a device or a longer file is an error.
     pub(super) fn read(&self, path: &str, bytes_max: usize) -> io::Result<Option<Vec<u8>>> {
-        let absent = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
-        let opened = self
-            .open_existing(split_path(path).folder)
-            .and_then(|folder| open_file(&folder, split_path(path).file, OFlags::RDONLY));
-        let file = match opened {
-            Err(error) if absent(&error) => return Ok(None),
-            opened => opened?,
-        };
+        let Some(file) = self.open_if_present(path)? else { return Ok(None) };
         let mut bytes = Vec::new();
         let limit = u64::try_from(bytes_max).unwrap_or(u64::MAX);
         file.take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
@@ -198,23 +191,61 @@ impl Folder {
         append().map_err(|source| self.unwritable(path, source))
     }
 
-    /// Appends to a file that ends with a line feed and contains `part` nowhere; returns whether it did.
-    pub(super) fn append_unless(
+    /// Whether a file of at most `bytes_max` bytes contains an ASCII text.
+    pub(super) fn contains(
         &self,
         path: &str,
         part: &str,
-        bytes: &[u8],
-        locked: &Locked,
+        bytes_max: usize,
     ) -> Result<bool, EngineError> {
-        let searched = || -> io::Result<bool> {
-            let folder = self.open(split_path(path).folder)?;
-            match open_file(&folder, split_path(path).file, OFlags::RDONLY) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-                opened => Ok(!contains(&mut opened?, part)?),
-            }
+        let limit = u64::try_from(bytes_max).unwrap_or(u64::MAX);
+        let searched = || match self.open_if_present(path)? {
+            Some(mut file) if file.metadata()?.len() <= limit => contains(&mut file, part),
+            Some(_) | None => Ok(false),
         };
-        let is_new = searched().map_err(|source| self.unwritable(path, source))?;
-        Ok(is_new && self.append_after(path, b"\n", bytes, locked)?)
+        searched().map_err(|source| self.unwritable(path, source))
+    }
+
+    /// The length of a file; `None` if it does not exist.
+    pub(super) fn len(&self, path: &str) -> Result<Option<u64>, EngineError> {
+        let len = || match self.open_if_present(path)? {
+            Some(file) => Ok(Some(file.metadata()?.len())),
+            None => Ok(None),
+        };
+        len().map_err(|source| self.unwritable(path, source))
+    }
+
+    /// Renames a file within its folder.
+    pub(super) fn rename(&self, path: &str, to: &str, _: &Locked) -> Result<(), EngineError> {
+        let rename = || -> io::Result<()> {
+            let folder = self.open_existing(split_path(path).folder)?;
+            Ok(renameat(&folder, split_path(path).file, &folder, split_path(to).file)?)
+        };
+        rename().map_err(|source| self.unwritable(to, source))
+    }
+
+    /// The names of the files in the folder of a file.
+    pub(super) fn beside(&self, path: &str) -> Result<Vec<String>, EngineError> {
+        let list = || -> io::Result<Vec<String>> {
+            let folder = match self.open_existing(split_path(path).folder) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+                opened => opened?,
+            };
+            let names = Dir::read_from(&folder)?
+                .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()));
+            names.collect()
+        };
+        list().map_err(|source| self.unwritable(path, source))
+    }
+
+    fn open_if_present(&self, path: &str) -> io::Result<Option<File>> {
+        let opened = self
+            .open_existing(split_path(path).folder)
+            .and_then(|folder| open_file(&folder, split_path(path).file, OFlags::RDONLY));
+        match opened {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            opened => opened.map(Some),
+        }
     }
 
     /// Opens a folder below the root; creates it if it is missing.

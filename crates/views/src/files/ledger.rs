@@ -1,10 +1,16 @@
-//! The file of the attempt ledger: updates the lines of one run and preserves all others.
+//! The files of the attempt ledger: updates the lines of one run and preserves all others.
+//!
+//! New runs are added to the ledger until it is full; then it is closed under a number, and a new one is begun. So
+//! what is searched and copied for a run does not grow with the number of runs.
 
 use windlass_engine::EngineError;
-use windlass_formats::{LEDGER_BYTES_MAX, LEDGER_PATH};
+use windlass_formats::{LEDGER_BYTES_MAX, LEDGER_PATH, closed_ledger_number, closed_ledger_path};
 use windlass_kernel::run::RunName;
 
-use super::folder::Folder;
+use super::folder::{Folder, Locked};
+
+/// The ledger is closed before a new run is added if it has so many bytes.
+const FULL_BYTES: u64 = 4 << 20;
 
 /// What is known of a run's lines in the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,10 +21,12 @@ pub(super) enum Known {
     Written(usize),
 }
 
-/// Writes the lines of a run to the ledger, apart from those that are known to be there.
+/// Writes the lines of a run to the ledger, apart from those that are known to be there; returns the path of the file
+/// that it wrote or compared.
 ///
-/// If the file ends with those, or does not know the run, the others are appended, whatever its size.
-/// Otherwise the run's lines are replaced in their place. For a new run the file is not searched.
+/// If the ledger ends with those, or no file of it knows the run, the others are appended. Otherwise the run's lines
+/// are replaced in their place. For a new run nothing is searched. A file that is too large to be read is closed and
+/// left as it is; the lines of its runs are written anew when they change.
 ///
 /// `block_of` returns the lines of another run from the journal, for a run whose last line is torn.
 pub(super) fn sync(
@@ -27,31 +35,86 @@ pub(super) fn sync(
     lines: &[Vec<u8>],
     known: Known,
     block_of: impl FnOnce(&str) -> Result<Option<Vec<u8>>, EngineError>,
-) -> Result<(), EngineError> {
+) -> Result<Option<String>, EngineError> {
     let written = match known {
         Known::New => 0,
         Known::Written(written) => written,
     };
     let new = lines.get(written..).unwrap_or_default().concat();
     if written > 0 && new.is_empty() {
-        return Ok(());
+        return Ok(None);
     }
     let locked = folder.lock()?;
     if let Some(last) = written.checked_sub(1).and_then(|last| lines.get(last))
         && folder.append_after(LEDGER_PATH, last, &new, &locked)?
     {
-        return Ok(());
+        return Ok(Some(LEDGER_PATH.to_owned()));
     }
-    let appended = match known {
-        Known::New => folder.append_after(LEDGER_PATH, b"\n", &new, &locked)?,
-        Known::Written(0) => folder.append_unless(LEDGER_PATH, run, &new, &locked)?,
-        Known::Written(_) => false,
+    close_if(folder, &locked, |bytes| bytes > u64::try_from(LEDGER_BYTES_MAX).unwrap_or(u64::MAX))?;
+    let holder = match known {
+        Known::New => None,
+        Known::Written(_) => holder(folder, run)?,
     };
-    if appended {
+    let block = lines.concat();
+    if holder.is_none() {
+        if folder.append_after(LEDGER_PATH, b"\n", &[], &locked)? {
+            close_if(folder, &locked, |bytes| bytes >= FULL_BYTES)?;
+        }
+        if folder.append_after(LEDGER_PATH, b"\n", &block, &locked)? {
+            return Ok(Some(LEDGER_PATH.to_owned()));
+        }
+    }
+    let path = holder.unwrap_or_else(|| LEDGER_PATH.to_owned());
+    replace_lines(folder, &path, run, &block, block_of, &locked)?;
+    Ok(Some(path))
+}
+
+/// Gives the ledger the next number if it has so many bytes, so that the next run begins a new one.
+fn close_if(
+    folder: &Folder,
+    locked: &Locked,
+    is_full: impl FnOnce(u64) -> bool,
+) -> Result<(), EngineError> {
+    if !folder.len(LEDGER_PATH)?.is_some_and(is_full) {
         return Ok(());
     }
-    let existing = folder.read(LEDGER_PATH, LEDGER_BYTES_MAX);
-    let existing = existing.map_err(|source| folder.unwritable(LEDGER_PATH, source))?;
+    let number = closed(folder)?.first().map_or(1, |last| last.saturating_add(1));
+    folder.rename(LEDGER_PATH, &closed_ledger_path(number), locked)
+}
+
+/// The numbers of the closed files, newest first.
+fn closed(folder: &Folder) -> Result<Vec<u32>, EngineError> {
+    let mut numbers: Vec<u32> =
+        folder.beside(LEDGER_PATH)?.iter().filter_map(|name| closed_ledger_number(name)).collect();
+    numbers.sort_unstable_by(|a, b| b.cmp(a));
+    Ok(numbers)
+}
+
+/// The file that contains a run's name and can be read, the newest first.
+fn holder(folder: &Folder, run: &str) -> Result<Option<String>, EngineError> {
+    if folder.contains(LEDGER_PATH, run, LEDGER_BYTES_MAX)? {
+        return Ok(Some(LEDGER_PATH.to_owned()));
+    }
+    for number in closed(folder)? {
+        let path = closed_ledger_path(number);
+        if folder.contains(&path, run, LEDGER_BYTES_MAX)? {
+            return Ok(Some(path));
+        }
+    }
+    Ok(None)
+}
+
+/// Replaces a run's lines in one file, or adds them, and mends the run whose last line is torn.
+fn replace_lines(
+    folder: &Folder,
+    path: &str,
+    run: &str,
+    block: &[u8],
+    block_of: impl FnOnce(&str) -> Result<Option<Vec<u8>>, EngineError>,
+    locked: &Locked,
+) -> Result<(), EngineError> {
+    let existing = folder.read(path, LEDGER_BYTES_MAX);
+    let existing = existing.map_err(|source| folder.unwritable(path, source))?;
     let missing = existing.is_none();
     let existing = existing.unwrap_or_default();
     let mut merged = existing.clone();
@@ -60,17 +123,13 @@ pub(super) fn sync(
     {
         merged = merge(&merged, &other, &block);
     }
-    merged = merge(&merged, run, &lines.concat());
+    merged = merge(&merged, run, block);
     if merged == existing && !missing {
         return Ok(());
     }
-    if merged.len() > LEDGER_BYTES_MAX {
-        let source = std::io::Error::new(std::io::ErrorKind::FileTooLarge, "it would be too large");
-        return Err(folder.unwritable(LEDGER_PATH, source));
-    }
     match merged.strip_prefix(existing.as_slice()) {
-        Some(added) if folder.append_after(LEDGER_PATH, &[], added, &locked)? => Ok(()),
-        Some(_) | None => folder.replace(LEDGER_PATH, &merged, &locked),
+        Some(added) if folder.append_after(path, &[], added, locked)? => Ok(()),
+        Some(_) | None => folder.replace(path, &merged, locked),
     }
 }
 
@@ -185,6 +244,89 @@ mod tests {
             let replaced = [filler.as_bytes(), &first, &second, other.as_bytes()].concat();
             assert_eq!(std::fs::read(&path).unwrap(), replaced, "{before}");
         }
+    }
+
+    /// A ledger with these files, and nobody whose last line is torn.
+    struct Ledger {
+        root: tempfile::TempDir,
+        folder: Folder,
+    }
+
+    impl Ledger {
+        fn new() -> Self {
+            let root = tempfile::tempdir().unwrap();
+            std::fs::create_dir(root.path().join("loop_state")).unwrap();
+            let folder = Folder::new(root.path().to_owned());
+            Self { root, folder }
+        }
+
+        fn path(&self, file: &str) -> std::path::PathBuf {
+            self.root.path().join("loop_state").join(file)
+        }
+
+        fn sync(&self, run: &str, texts: &[&str], known: Known) -> Option<String> {
+            let lines: Vec<Vec<u8>> =
+                texts.iter().map(|text| line(run, text).into_bytes()).collect();
+            let path =
+                sync(&self.folder, run, &lines, known, |_| panic!("no line is torn")).unwrap();
+            path.map(|path| path.rsplit('/').next().unwrap().to_owned())
+        }
+
+        fn read(&self, file: &str) -> String {
+            std::fs::read_to_string(self.path(file)).unwrap()
+        }
+    }
+
+    const CURRENT: &str = "attempt_ledger.jsonl";
+    const FIRST: &str = "attempt_ledger.0001.jsonl";
+    const SECOND: &str = "attempt_ledger.0002.jsonl";
+
+    #[test]
+    fn a_full_ledger_is_closed_for_a_new_run_and_its_runs_are_updated_where_they_are() {
+        let ledger = Ledger::new();
+        ledger.sync(A, &["1"], Known::New);
+        let filler = line(B, &"x".repeat(1 << 20)).repeat(4);
+        std::fs::write(ledger.path(CURRENT), line(A, "1") + &filler).unwrap();
+        let new = "run_20260202_120000_0000000c";
+        assert_eq!(ledger.sync(new, &["1"], Known::New).as_deref(), Some(CURRENT));
+        assert_eq!(ledger.read(CURRENT), line(new, "1"));
+        assert_eq!(ledger.read(FIRST), line(A, "1") + &filler);
+        // A run of the closed file goes on, by a process that wrote it and by another.
+        for known in [Known::Written(1), Known::Written(0)] {
+            assert_eq!(ledger.sync(A, &["1", "2"], known).as_deref(), Some(FIRST));
+            assert_eq!(ledger.read(FIRST), line(A, "1") + &line(A, "2") + &filler);
+        }
+        assert_eq!(ledger.read(CURRENT), line(new, "1"));
+        // The next one to be closed has the next number, whatever else lies there.
+        std::fs::write(ledger.path("attempt_ledger.7.jsonl"), "").unwrap();
+        std::fs::write(ledger.path("attempt_ledger.+009.jsonl"), "").unwrap();
+        std::fs::write(ledger.path(CURRENT), line(new, "1") + &filler).unwrap();
+        let last = "run_20260202_120000_0000000d";
+        assert_eq!(ledger.sync(last, &["1"], Known::Written(0)).as_deref(), Some(CURRENT));
+        assert_eq!(ledger.read(SECOND), line(new, "1") + &filler);
+        assert_eq!(ledger.read(CURRENT), line(last, "1"));
+        assert_eq!(ledger.sync(A, &["1", "2"], Known::Written(2)), None);
+    }
+
+    #[test]
+    fn a_ledger_that_is_too_large_to_be_read_blocks_no_run() {
+        let ledger = Ledger::new();
+        let large = |file: &str| {
+            std::fs::write(ledger.path(file), line(A, "1")).unwrap();
+            let file = std::fs::OpenOptions::new().write(true).open(ledger.path(file)).unwrap();
+            file.set_len(u64::try_from(LEDGER_BYTES_MAX).unwrap() + 1).unwrap();
+        };
+        large(CURRENT);
+        for _ in 0..2 {
+            let written = ledger.sync(A, &["1", "2"], Known::Written(0));
+            assert_eq!(written.as_deref(), Some(CURRENT));
+            assert_eq!(ledger.read(CURRENT), line(A, "1") + &line(A, "2"));
+        }
+        assert!(ledger.path(FIRST).metadata().unwrap().len() > LEDGER_BYTES_MAX as u64);
+        large(CURRENT);
+        assert_eq!(ledger.sync(B, &["1"], Known::New).as_deref(), Some(CURRENT));
+        assert_eq!(ledger.read(CURRENT), line(B, "1"));
+        assert!(ledger.path(SECOND).exists());
     }
 
     #[test]

@@ -3,13 +3,14 @@
 use std::os::unix::fs::MetadataExt as _;
 
 use serde_json::Value;
-use windlass_formats::check_ledger;
+use windlass_formats::{LEDGER_BYTES_MAX, check_ledger};
 use windlass_kernel::run::VoteDecision;
 use windlass_kernel::run::plan::Concurrency;
 
 use crate::world::{Script, World, built, failed, name, passing, spine, trace, verdict};
 
 const LEDGER: &str = "loop_state/attempt_ledger.jsonl";
+const CLOSED: &str = "loop_state/attempt_ledger.0001.jsonl";
 
 fn records(world: &World) -> Vec<Value> {
     let text = world.read(LEDGER);
@@ -262,7 +263,24 @@ fn mend_19_a_new_run_does_not_read_the_lines_of_all_others() {
     let new = name(&world.run(&files, &passing()));
     let read = bytes_read() - before;
     assert!(read < 1 << 20, "{read} bytes were read");
-    let text = world.read(LEDGER);
-    let added = text.strip_prefix(&format!("{first}{others}")).unwrap();
+    let added = world.read(LEDGER);
     assert!(added.lines().count() > 3 && added.lines().all(|line| line.contains(&new)), "{added}");
+    assert!(world.read(CLOSED) == format!("{first}{others}"));
+}
+
+#[test]
+fn a_ledger_larger_than_can_be_read_stops_no_run_and_no_rebuild() {
+    let mut world = World::new();
+    let files = world.files();
+    let recorder = world.run(&files, &Script::from([(("review", 1), verdict("escalate"))]));
+    let path = world.root().join(LEDGER);
+    let ledger = std::fs::OpenOptions::new().write(true).open(&path).unwrap();
+    ledger.set_len(u64::try_from(LEDGER_BYTES_MAX).unwrap() + 1).unwrap();
+    // What waits is shown and goes on, and a new run begins and ends.
+    world.show(&world.files(), trace(&recorder)).unwrap();
+    assert!(world.read(LEDGER).lines().all(|line| line.contains(&name(&recorder))));
+    let written = world.files().rebuild(trace(&recorder)).unwrap();
+    assert!(written.contains(&path), "{written:?}");
+    world.run(&files, &passing());
+    assert_eq!(check_ledger(world.read(LEDGER).as_bytes()).unwrap().runs.len(), 2);
 }
