@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 use windlass_cell::{
-    Access, Cell, CellLimits, Confined, Layout, Level, Maker, Mount, Network, Program,
+    Access, Cell, CellLimits, Confined, Excess, Layout, Level, Maker, Mount, Network, Program,
     WorkspaceView,
 };
 use windlass_connect::{Confinement, Connectors, Limits, Sandbox, SandboxSettings, Target};
@@ -155,6 +155,7 @@ fn run(workspace: &Path, confined: Option<Confined<'_>>) -> Result<()> {
         cwd: workspace,
         limits: LIMITS,
         confined,
+        excess: Excess::End,
         on_signal: windlass_cell::OnSignal::Continue,
     })?;
     ensure!(finished.status.is_some_and(|status| status.success()), "`true` failed");

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use windlass_broker::{BrokerEvent, BrokerObserver};
-use windlass_cell::{ChildInput, Limits, OnSignal, Program};
+use windlass_cell::{ChildInput, Excess, Limits, OnSignal, Program};
 use windlass_connect::{AgentProgram, Sandbox};
 use windlass_engine::executors::{
     Agent, AgentJob, BUDGET_EXHAUSTED, EarlierCall, Runner, TROUBLE, ToolCaller,
@@ -368,6 +368,7 @@ pub fn version_of(program: &Path, arguments: &[String]) -> String {
         cwd: Path::new("/"),
         limits: VERSION_LIMITS,
         confined: None,
+        excess: Excess::End,
         on_signal: OnSignal::End,
     });
     let printed = finished.map(|finished| finished.stdout).unwrap_or_default();

@@ -43,6 +43,6 @@ pub use process::{
     ChildInput, ChildStreams, Confined, InputPipe, ProcessError, ProcessGroup, TOOLCHAIN_VARIABLES,
     describe_exit, spawn,
 };
-pub use run::{Ending, Finished, Limits, OnSignal, Program, run, run_with_broker};
+pub use run::{Ending, Excess, Finished, Limits, OnSignal, Program, run, run_with_broker};
 pub use spec::{Access, Cell, CellCommand, CellLimits, Level, LimitKind, Maker, Mount, Network};
 pub use workspace::WorkspaceView;

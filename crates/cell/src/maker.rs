@@ -8,7 +8,7 @@ use crate::child::CellChild;
 use crate::layout::Layout;
 use crate::one_line::one_line;
 use crate::process::{self, Confined, ProcessError};
-use crate::run::{Limits, OnSignal, Program, run};
+use crate::run::{Excess, Limits, OnSignal, Program, run};
 use crate::spec::{Cell, CellLimits, Level, Maker, Network};
 
 /// How long a trial may take.
@@ -63,6 +63,7 @@ fn try_out(launcher: &Path, maker: &Maker) -> Result<(), String> {
         cwd: Path::new("/"),
         limits: Limits { timeout: TRIAL, output_bytes_max: 4096 },
         confined: Some(Confined { launcher, cell: &cell }),
+        excess: Excess::End,
         on_signal: OnSignal::Continue,
     };
     match run(&program) {

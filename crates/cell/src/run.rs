@@ -46,8 +46,19 @@ pub struct Program<'a> {
     pub limits: Limits,
     /// The cell in which it runs; none is no confinement.
     pub confined: Option<Confined<'a>>,
+    /// What happens to what it prints beyond its limit.
+    pub excess: Excess,
     /// What happens to it when a signal asks Windlass to end.
     pub on_signal: OnSignal,
+}
+
+/// What happens to a program that prints more than its limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Excess {
+    /// It is ended.
+    End,
+    /// It goes on; what is beyond the limit is read, counted and dropped.
+    Drop,
 }
 
 /// What happens to a program when a signal asks Windlass to end.
@@ -98,6 +109,10 @@ pub struct Finished {
     pub stdout: Vec<u8>,
     /// The standard error.
     pub stderr: Vec<u8>,
+    /// How much of the standard output was dropped.
+    pub stdout_dropped: u64,
+    /// How much of the standard error was dropped.
+    pub stderr_dropped: u64,
 }
 
 /// Runs a program and waits for it; kills what is left of its process group or cell.
@@ -124,12 +139,12 @@ pub fn run_with_broker(
         input,
         program.confined,
     )?;
-    let bytes_max = program.limits.output_bytes_max;
+    let (bytes_max, excess) = (program.limits.output_bytes_max, program.excess);
     let mut pump = Pump {
         stdin: streams.stdin,
         unread: program.stdin.unwrap_or_default(),
-        stdout: Capture::new("stdout", streams.stdout, bytes_max),
-        stderr: Capture::new("stderr", streams.stderr, bytes_max),
+        stdout: Capture::new("stdout", streams.stdout, bytes_max, excess),
+        stderr: Capture::new("stderr", streams.stderr, bytes_max, excess),
         broker,
         on_signal: program.on_signal,
     };
@@ -150,7 +165,14 @@ pub fn run_with_broker(
         (Ending::Exited, None, Some(capture)) => Ending::TooLarge(capture.name),
         (ending, _, _) => ending,
     };
-    Ok(Finished { ending, status, stdout: pump.stdout.bytes, stderr: pump.stderr.bytes })
+    Ok(Finished {
+        ending,
+        status,
+        stdout: pump.stdout.bytes,
+        stderr: pump.stderr.bytes,
+        stdout_dropped: pump.stdout.dropped,
+        stderr_dropped: pump.stderr.dropped,
+    })
 }
 
 /// A cell that could not be made, with what its maker printed: nothing else ran that could print.
@@ -299,14 +321,22 @@ struct Capture {
     stream: Option<Box<dyn Stream>>,
     bytes: Vec<u8>,
     bytes_max: usize,
+    excess: Excess,
+    dropped: u64,
 }
 
 trait Stream: Read + AsFd + Send {}
 impl<S: Read + AsFd + Send> Stream for S {}
 
 impl Capture {
-    fn new(name: &'static str, stream: impl Stream + 'static, bytes_max: usize) -> Self {
-        Self { name, stream: Some(Box::new(stream)), bytes: Vec::new(), bytes_max }
+    fn new(
+        name: &'static str,
+        stream: impl Stream + 'static,
+        bytes_max: usize,
+        excess: Excess,
+    ) -> Self {
+        let stream: Option<Box<dyn Stream>> = Some(Box::new(stream));
+        Self { name, stream, bytes: Vec::new(), bytes_max, excess, dropped: 0 }
     }
 
     fn start(&self) -> io::Result<()> {
@@ -332,13 +362,21 @@ impl Capture {
     fn read(&mut self) -> bool {
         let Some(stream) = &mut self.stream else { return false };
         let mut chunk = [0; CHUNK_BYTES];
-        // One byte beyond the limit is enough to know.
-        let room = self.bytes_max.saturating_add(1).saturating_sub(self.bytes.len());
-        let into = chunk.get_mut(..room.min(CHUNK_BYTES)).unwrap_or_default();
-        match stream.read(into) {
+        let room = self.bytes_max.saturating_sub(self.bytes.len());
+        let most = match self.excess {
+            // One byte beyond the limit is enough to know.
+            Excess::End => room.saturating_add(1).min(CHUNK_BYTES),
+            Excess::Drop => CHUNK_BYTES,
+        };
+        match stream.read(chunk.get_mut(..most).unwrap_or_default()) {
             Ok(0) => self.stream = None,
             Ok(count) => {
-                self.bytes.extend_from_slice(into.get(..count).unwrap_or_default());
+                let taken = match self.excess {
+                    Excess::End => count,
+                    Excess::Drop => count.min(room),
+                };
+                self.bytes.extend_from_slice(chunk.get(..taken).unwrap_or_default());
+                self.dropped += u64::try_from(count - taken).unwrap_or_default();
                 return !self.too_large();
             }
             Err(error) if retry(&error) => {}

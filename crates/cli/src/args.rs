@@ -314,6 +314,9 @@ pub enum Call {
         /// The call's trace.
         #[arg(value_name = "ID")]
         id: String,
+        /// Print only what the command printed there, whole.
+        #[arg(long = "as", value_name = "FORM")]
+        form: Option<CommandOutput>,
     },
     /// List calls, newest first.
     List(CallList),
@@ -355,6 +358,15 @@ pub struct CallRun {
     /// The phase of the call, for policy rules.
     #[arg(long, value_name = "NAME")]
     pub phase: Option<String>,
+}
+
+/// One of the outputs of a command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CommandOutput {
+    /// Its standard output.
+    Stdout,
+    /// Its standard error.
+    Stderr,
 }
 
 /// A tool's class.

@@ -6,10 +6,12 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use tempfile::TempDir;
 use windlass_connect::Connectors;
+use windlass_engine::KeptOutputs;
 use windlass_journal::Runs;
 use windlass_kernel::Code;
 use windlass_kernel::artifact::{CLIENT_WORKSPACE, PROJECT_WORKSPACE};
 use windlass_policy::{PolicySet, Server};
+use windlass_redact::Redactor;
 use windlass_runtime::{FileWorkspace, Gateway, NoConnector, PolicySupervisor, SystemClock};
 use windlass_store::{Store, StoreError};
 use windlass_store_sqlite::{Life, Settings as StoreSettings, SqliteStore};
@@ -436,7 +438,7 @@ impl Project {
         user.apply()?;
         let connectors = Arc::new(user.connectors(self)?);
         let store = self.store_for(&config, access)?;
-        Self::gateway_over(store, &config, supervisor, connectors)
+        self.gateway_over(store, &config, supervisor, connectors)
     }
 
     /// Builds the gateway of calls that coding agents make themselves. It starts nothing.
@@ -467,15 +469,22 @@ impl Project {
         supervisor: PolicySupervisor,
         connectors: Arc<Connectors>,
     ) -> Result<Gateway, Failure> {
-        Self::gateway_over(self.store(config)?, config, supervisor, connectors)
+        self.gateway_over(self.store(config)?, config, supervisor, connectors)
+    }
+
+    /// The outputs of commands that are too long to be recorded.
+    pub fn kept_outputs(&self, redactor: Arc<Redactor>) -> Result<KeptOutputs, Failure> {
+        Ok(KeptOutputs::new(self.state()?.join("outputs"), redactor))
     }
 
     fn gateway_over(
+        &self,
         store: SqliteStore,
         config: &Config,
         supervisor: PolicySupervisor,
         connectors: Arc<Connectors>,
     ) -> Result<Gateway, Failure> {
+        connectors.keep_outputs(Arc::new(self.kept_outputs(supervisor.redactor())?));
         Ok(Gateway::new(
             Arc::new(store),
             Arc::new(supervisor),

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use windlass_cell::{Finished, Limits, OnSignal, Program};
+use windlass_cell::{Excess, Finished, Limits, OnSignal, Program};
 use windlass_kernel::Code;
 use windlass_loopback_model::{LoopbackModel, Script};
 use windlass_workspace::find_helper;
@@ -109,6 +109,7 @@ impl ScratchRepository {
             cwd: &self.root,
             limits: Limits { timeout, output_bytes_max: OUTPUT_BYTES_MAX },
             confined: None,
+            excess: Excess::End,
             on_signal: OnSignal::End,
         })
         .map_err(|error| Failure::new(Code::Internal, error.to_string()))

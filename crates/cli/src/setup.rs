@@ -329,6 +329,8 @@ impl RunSetup {
         let secrets = user.named_secrets();
         let redactor = Arc::new(redactor_of(&set, environment(), &secrets));
         crate::secrets::hide(&redactor);
+        let outputs = Arc::new(project.kept_outputs(Arc::clone(&redactor))?);
+        connectors.keep_outputs(Arc::clone(&outputs) as Arc<dyn windlass_connect::Outputs>);
         let mut named = config.agents.keys();
         if let Some(name) = named.find(|name| *name != DEFAULT_AGENT && !agents.contains_key(*name))
         {
@@ -374,6 +376,7 @@ impl RunSetup {
             runners.clone(),
         )
         .with_redactor(Arc::clone(&redactor))
+        .with_outputs(outputs)
         .with_call_limits(config.calls.limits())
         .with_spend_cap(
             user.spend

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::ExitStatus;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use windlass_cell::{Ending, Finished, Limits, OnSignal, Program, describe_exit};
+use windlass_cell::{Ending, Excess, Finished, Limits, OnSignal, Program, describe_exit};
 
 use crate::call_failure::CallFailure;
+use crate::command_output::{self, KEPT_BYTES_MAX, MARGIN_BYTES, Outputs};
 use crate::network::CommandNetwork;
 use crate::sandbox::OpenCell;
 use crate::{Certainty, Confinement, Reply, Sandbox};
@@ -22,6 +22,8 @@ pub(crate) struct Command<'a> {
     pub env: &'a BTreeMap<String, String>,
     pub cwd: &'a Path,
     pub limits: Limits,
+    /// Keeps outputs beyond the limit; without, they fail the command.
+    pub outputs: Option<&'a dyn Outputs>,
 }
 
 /// Runs the program and waits for it.
@@ -45,10 +47,10 @@ pub(crate) fn perform(
         }
     };
     match run() {
-        Ok((finished, network, None)) => reply(command.limits, finished).with("network", network),
+        Ok((finished, network, None)) => reply(command, finished).with("network", network),
         // It ran to its end, but what it did cannot be accepted.
         Ok((finished, network, Some(failure))) => {
-            failure.into_reply(Some(result(finished.status, finished))).with("network", network)
+            failure.into_reply(Some(result(command, finished))).with("network", network)
         }
         Err(failure) => failure.into_reply(None),
     }
@@ -64,12 +66,21 @@ fn start(
         });
     let own = command.env.iter().map(|(name, value)| (name.as_ref(), value.as_ref()));
     let added = variables.iter().map(|(name, value)| (name.as_ref(), value.as_ref()));
+    let (limits, excess) = match command.outputs {
+        None => (command.limits, Excess::End),
+        Some(_) => {
+            let output_bytes_max =
+                KEPT_BYTES_MAX.max(command.limits.output_bytes_max) + MARGIN_BYTES;
+            (Limits { output_bytes_max, ..command.limits }, Excess::Drop)
+        }
+    };
     let mut program = Program {
         argv: command.argv.iter().map(OsStr::new).collect(),
         stdin: command.stdin.map(str::as_bytes),
         env: added.chain(own).collect(),
         cwd: command.cwd,
-        limits: command.limits,
+        limits,
+        excess,
         confined: None,
         on_signal: OnSignal::End,
     };
@@ -82,60 +93,62 @@ fn start(
     })
 }
 
-fn reply(limits: Limits, finished: Finished) -> Reply {
+fn reply(command: &Command<'_>, finished: Finished) -> Reply {
     let status = finished.status;
     match finished.ending {
         Ending::TooLarge(name) => {
-            let limit = limits.output_bytes_max;
+            let limit = command.limits.output_bytes_max;
             let message = format!("the command wrote more than {limit} bytes to its {name}");
             CallFailure::too_large(Certainty::Unknown, message).into_reply(None)
         }
-        Ending::TimedOut => {
-            CallFailure::timeout(Certainty::Unknown, limits.timeout, "the command did not end")
-                .into_reply(Some(result(status, finished)))
-        }
+        Ending::TimedOut => CallFailure::timeout(
+            Certainty::Unknown,
+            command.limits.timeout,
+            "the command did not end",
+        )
+        .into_reply(Some(result(command, finished))),
         Ending::Limit(limit) => {
-            CallFailure::limit_of(limit, "command").into_reply(Some(result(status, finished)))
+            CallFailure::limit_of(limit, "command").into_reply(Some(result(command, finished)))
         }
         Ending::Interrupted => {
-            CallFailure::interrupted(Certainty::Unknown).into_reply(Some(result(status, finished)))
+            CallFailure::interrupted(Certainty::Unknown).into_reply(Some(result(command, finished)))
         }
         Ending::Exited => match status {
             Some(status) if status.success() => {
-                Reply::Success { result: result(Some(status), finished) }
+                Reply::Success { result: result(command, finished) }
             }
             Some(status) => {
                 let how = describe_exit(status);
                 CallFailure::failed(format!("the command {how}"))
-                    .into_reply(Some(result(Some(status), finished)))
+                    .into_reply(Some(result(command, finished)))
             }
             None => CallFailure::internal(Certainty::Unknown, "the command's exit was lost")
-                .into_reply(Some(result(None, finished))),
+                .into_reply(Some(result(command, finished))),
         },
     }
 }
 
-fn result(status: Option<ExitStatus>, finished: Finished) -> Value {
-    let (stdout, stdout_lossy) = text(finished.stdout);
-    let (stderr, stderr_lossy) = text(finished.stderr);
+fn result(command: &Command<'_>, finished: Finished) -> Value {
+    let Command { limits, outputs, .. } = *command;
+    let recorded =
+        |bytes, dropped| command_output::recorded(bytes, dropped, limits.output_bytes_max, outputs);
+    let stdout = recorded(finished.stdout, finished.stdout_dropped);
+    let stderr = recorded(finished.stderr, finished.stderr_dropped);
     let mut result = json!({
-        "exit_code": status.and_then(|status| status.code()),
-        "signal": status.and_then(|status| status.signal()),
-        "stdout": stdout,
-        "stderr": stderr,
+        "exit_code": finished.status.and_then(|status| status.code()),
+        "signal": finished.status.and_then(|status| status.signal()),
+        "stdout": stdout.text,
+        "stderr": stderr.text,
     });
-    if (stdout_lossy || stderr_lossy)
-        && let Some(map) = result.as_object_mut()
-    {
-        map.insert("lossy".to_owned(), Value::Bool(true));
+    let lossy = (stdout.lossy || stderr.lossy).then_some(Value::Bool(true));
+    let cut: Map<String, Value> = [("stdout", stdout.cut), ("stderr", stderr.cut)]
+        .into_iter()
+        .filter_map(|(name, cut)| Some((name.to_owned(), cut?)))
+        .collect();
+    let cut = (!cut.is_empty()).then_some(Value::Object(cut));
+    if let Value::Object(map) = &mut result {
+        let more = [("lossy", lossy), ("cut", cut)].into_iter();
+        map.extend(more.filter_map(|(name, value)| Some((name.to_owned(), value?))));
     }
     result
-}
-
-/// Decodes output as UTF-8, and returns whether something could not be decoded.
-fn text(bytes: Vec<u8>) -> (String, bool) {
-    match String::from_utf8(bytes) {
-        Ok(text) => (text, false),
-        Err(error) => (String::from_utf8_lossy(error.as_bytes()).into_owned(), true),
-    }
 }

@@ -12,6 +12,7 @@ mod cache_settings;
 mod call_failure;
 mod client_files;
 mod command;
+mod command_output;
 mod file_tools;
 mod hidden_files;
 mod job;
@@ -26,6 +27,7 @@ mod sandbox;
 
 pub use agent_process::{AgentProcess, AgentProgram};
 pub use attached::AttachedCommand;
+pub use command_output::Outputs;
 pub use job::{Certainty, Connect, Job, Reply, Target};
 pub use mcp::{ServerDescription, ToolDescription};
 pub use pool::{Connectors, DescribeError};

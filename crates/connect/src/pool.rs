@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::mpsc::{self, RecvTimeoutError};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Map, Value};
@@ -14,7 +14,7 @@ use crate::call_failure::CallFailure;
 use crate::command::{self, Command};
 use crate::file_tools;
 use crate::mcp::{Call, Connection, Deadline, ServerDescription};
-use crate::{Certainty, Connect, Job, Limits, Reply, Sandbox, Target};
+use crate::{Certainty, Connect, Job, Limits, Outputs, Reply, Sandbox, Target};
 
 /// How often a call that waits for a server looks whether Windlass was asked to end.
 const SIGNAL_POLL: Duration = Duration::from_millis(100);
@@ -29,6 +29,7 @@ pub struct Connectors {
     runtime: Mutex<Option<Runtime>>,
     slots: Mutex<HashMap<String, (Target, Arc<Slot>)>>,
     sandbox: Option<Arc<Sandbox>>,
+    outputs: OnceLock<Arc<dyn Outputs>>,
 }
 
 /// A server that could not be described.
@@ -71,6 +72,12 @@ impl Connectors {
     pub fn with_sandbox(mut self, sandbox: Sandbox) -> Self {
         self.sandbox = Some(Arc::new(sandbox));
         self
+    }
+
+    /// Sets what keeps the outputs of commands that are too long to be recorded, unless it is set; without, a command
+    /// that prints more than its limit is ended and fails.
+    pub fn keep_outputs(&self, outputs: Arc<dyn Outputs>) {
+        self.outputs.get_or_init(|| outputs);
     }
 
     /// Asks an MCP server for its name, version and tools. No tool is called.
@@ -201,7 +208,8 @@ impl Connect for Connectors {
         match job.target {
             Target::Command { argv, stdin, env, cwd } => {
                 let stdin = stdin.as_deref();
-                let command = Command { argv, stdin, env, cwd, limits: job.limits };
+                let outputs = self.outputs.get().map(AsRef::as_ref);
+                let command = Command { argv, stdin, env, cwd, limits: job.limits, outputs };
                 command::perform(&command, job.confinement, self.sandbox.as_deref())
             }
             Target::McpStdio { .. } | Target::McpHttp { .. } => self.call(job),

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use windlass_cell::{
-    Access, Cell, CellLimits, Confined, GitPaths, Layout, Level, Limits, Maker, Mount, Network,
-    OnSignal, Program, WorkspaceView, choose_maker, find_git,
+    Access, Cell, CellLimits, Confined, Excess, GitPaths, Layout, Level, Limits, Maker, Mount,
+    Network, OnSignal, Program, WorkspaceView, choose_maker, find_git,
 };
 
 use windlass_broker::BrokerRules;
@@ -327,6 +327,7 @@ impl Sandbox {
             cwd: &self.settings.folder,
             limits: Limits { timeout: TRY_OUT, output_bytes_max: 4096 },
             confined: Some(cell.confined()),
+            excess: Excess::End,
             on_signal: OnSignal::End,
         };
         let finished = windlass_cell::run(&program).map_err(|error| error.to_string())?;

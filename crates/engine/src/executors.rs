@@ -44,6 +44,7 @@ use self::audit::Audit;
 use self::governance::Validators;
 use crate::error::EngineError;
 use crate::gateway_provider::GatewayProvider;
+use crate::kept_outputs::KeptOutputs;
 use crate::phase_executor::{
     Answer, Assignment, Completion, PhaseExecutor, PhaseRecorder, Subject, Verdict, WorkResult,
 };
@@ -71,6 +72,7 @@ pub struct Executors {
     pub(crate) redactor: Arc<Redactor>,
     pub(crate) call_limits: CallLimits,
     pub(crate) transcripts: Option<Transcripts>,
+    pub(crate) outputs: Option<Arc<KeptOutputs>>,
     pub(crate) spend: Option<SpendCap>,
     validators: Validators,
 }
@@ -102,6 +104,7 @@ impl Executors {
             redactor: Arc::default(),
             call_limits: CallLimits::default(),
             transcripts: None,
+            outputs: None,
             spend: None,
             validators,
         }
@@ -118,6 +121,13 @@ impl Executors {
     #[must_use]
     pub fn with_transcripts(mut self, transcripts: Transcripts) -> Self {
         self.transcripts = Some(transcripts);
+        self
+    }
+
+    /// Sets where the connectors keep outputs that are too long to be recorded, to search them.
+    #[must_use]
+    pub fn with_outputs(mut self, outputs: Arc<KeptOutputs>) -> Self {
+        self.outputs = Some(outputs);
         self
     }
 

@@ -16,6 +16,7 @@ mod git_snapshot_store;
 mod hold_packets;
 mod import;
 mod integrate;
+mod kept_outputs;
 mod phase_executor;
 mod pinning;
 mod policy_reader;
@@ -46,6 +47,7 @@ pub use git_snapshot_store::GitSnapshotStore;
 pub use hold_packets::HoldPackets;
 pub use import::ImportedRun;
 pub use integrate::{IntegrationRequest, IntegrationResult};
+pub use kept_outputs::KeptOutputs;
 pub use phase_executor::{
     Answer, Assignment, Completion, PhaseExecutor, PhaseRecorder, Subject, Verdict, WorkResult,
 };

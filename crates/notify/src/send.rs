@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use ring::hmac;
-use windlass_cell::{Ending, Limits, OnSignal, Program, describe_exit, kill_marked};
+use windlass_cell::{Ending, Excess, Limits, OnSignal, Program, describe_exit, kill_marked};
 use windlass_connect::{Post, exchange};
 use windlass_kernel::Timestamp;
 
@@ -114,6 +114,7 @@ fn command(
         cwd: folder,
         limits: Limits { timeout, output_bytes_max: OUTPUT_BYTES_MAX },
         confined: None,
+        excess: Excess::End,
         on_signal: OnSignal::EndSoon,
     };
     let failed = |reason: String| Sent::Failed { reason, status: None, retry_after: None };

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use windlass_cell::{
-    Ending, Finished, Limits, OnSignal, ProcessError, Program, describe_exit, one_line, run,
+    Ending, Excess, Finished, Limits, OnSignal, ProcessError, Program, describe_exit, one_line, run,
 };
 
 use crate::WorkError;
@@ -113,6 +113,7 @@ impl BdProgram {
             cwd: &self.folder,
             limits: Limits { timeout: self.deadline, output_bytes_max: OUTPUT_BYTES_MAX },
             confined: None,
+            excess: Excess::End,
             on_signal: match effect {
                 Effect::Reads => OnSignal::End,
                 Effect::Writes => OnSignal::EndSoon,

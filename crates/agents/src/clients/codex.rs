@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use windlass_cell::{Limits, OnSignal, Program};
+use windlass_cell::{Excess, Limits, OnSignal, Program};
 
 use super::claude::PLACEHOLDER;
 use crate::client::{Api, Assignment, Client, ClientEvent, Launch, PrivateFolder, SERVER};
@@ -258,6 +258,7 @@ fn model_catalog(command: &[String]) -> io::Result<Value> {
         cwd: Path::new("/"),
         limits: CATALOG_LIMITS,
         confined: None,
+        excess: Excess::End,
         on_signal: OnSignal::End,
     });
     let finished = finished.map_err(|error| io::Error::other(error.to_string()))?;

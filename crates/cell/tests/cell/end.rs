@@ -3,7 +3,7 @@
 use std::fs;
 use std::time::{Duration, Instant};
 
-use windlass_cell::{Confined, Ending, Limits, OnSignal, Program};
+use windlass_cell::{Confined, Ending, Excess, Limits, OnSignal, Program};
 
 use super::common::World;
 
@@ -65,6 +65,15 @@ fn a_cell_ends_when_its_launcher_is_killed() {
 }
 
 fn run(world: &World, line: &str, timeout: Duration) -> windlass_cell::Finished {
+    run_with(world, line, timeout, Excess::End)
+}
+
+fn run_with(
+    world: &World,
+    line: &str,
+    timeout: Duration,
+    excess: Excess,
+) -> windlass_cell::Finished {
     let argv = ["/bin/sh", "-c", line].map(std::ffi::OsStr::new).to_vec();
     let launcher = std::path::Path::new(env!("CARGO_BIN_EXE_cell-launcher"));
     let limits = Limits { timeout, output_bytes_max: 1000 };
@@ -76,9 +85,26 @@ fn run(world: &World, line: &str, timeout: Duration) -> windlass_cell::Finished 
         cwd: &world.workspace(),
         limits,
         confined,
+        excess,
         on_signal: OnSignal::Continue,
     };
     windlass_cell::run(&program).unwrap()
+}
+
+#[test]
+fn what_a_command_prints_beyond_the_limit_is_counted_and_dropped() {
+    for world in World::by_all() {
+        let line =
+            "head -c 5000 /dev/zero | tr '\\0' o; head -c 1001 /dev/zero | tr '\\0' e >&2; exit 3";
+        let done = run_with(&world, line, Duration::from_secs(60), Excess::Drop);
+        assert_eq!((done.ending, done.status.unwrap().code()), (Ending::Exited, Some(3)));
+        assert_eq!((done.stdout, done.stderr), (vec![b'o'; 1000], vec![b'e'; 1000]));
+        assert_eq!((done.stdout_dropped, done.stderr_dropped), (4000, 1));
+        // One that never ends is ended by its time.
+        let endless = run_with(&world, "yes", Duration::from_secs(1), Excess::Drop);
+        assert_eq!((endless.ending, endless.stdout.len()), (Ending::TimedOut, 1000));
+        assert!(endless.stdout_dropped > 1 << 20);
+    }
 }
 
 #[test]
@@ -120,6 +146,7 @@ fn a_command_that_cannot_start_is_reported() {
             cwd: &world.workspace(),
             limits: Limits { timeout: Duration::from_secs(60), output_bytes_max: 1000 },
             confined: Some(Confined { launcher, cell: &world.cell }),
+            excess: Excess::End,
             on_signal: OnSignal::Continue,
         })
         .unwrap_err()

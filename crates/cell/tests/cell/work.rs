@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use windlass_cell::{
-    Access, Cell, CellLimits, Confined, Ending, Layout, Level, Limits, Maker, Network, OnSignal,
-    Program, WorkspaceView, find_git,
+    Access, Cell, CellLimits, Confined, Ending, Excess, Layout, Level, Limits, Maker, Network,
+    OnSignal, Program, WorkspaceView, find_git,
 };
 
 /// A project that is worked on.
@@ -110,6 +110,7 @@ impl Project {
                 launcher: Path::new(env!("CARGO_BIN_EXE_cell-launcher")),
                 cell: &self.cell,
             }),
+            excess: Excess::End,
             on_signal: OnSignal::Continue,
         })
         .unwrap();

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use windlass_cell::{
-    Access, Cell, CellLimits, Confined, Ending, Level, Limits, Maker, Mount, Network, OnSignal,
-    Program, run,
+    Access, Cell, CellLimits, Confined, Ending, Excess, Level, Limits, Maker, Mount, Network,
+    OnSignal, Program, run,
 };
 
 use super::world::{SECRET_VARIABLE, World};
@@ -119,6 +119,7 @@ impl<'a> Runner<'a> {
                 launcher: Path::new(env!("CARGO_BIN_EXE_cell-launcher")),
                 cell: &self.cell(),
             }),
+            excess: Excess::End,
             on_signal: OnSignal::Continue,
         };
         let finished = run(&program).unwrap_or_else(|error| panic!("{line:?}: {error}"));

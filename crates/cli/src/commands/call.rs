@@ -1,20 +1,23 @@
 //! `windlass call`.
 
+use std::io::IsTerminal as _;
 use std::path::Path;
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use windlass_journal::{Check, Reader};
 use windlass_kernel::artifact::{CLIENT_WORKSPACE, Decider, NamedFile};
 use windlass_kernel::run::RunName;
-use windlass_kernel::{Call as KernelCall, Code, Machine, PlanId, RiskLevel, State, TraceId};
+use windlass_kernel::{
+    Call as KernelCall, Code, Digest, Machine, PlanId, RiskLevel, State, TraceId,
+};
 use windlass_policy::RuleHit;
 use windlass_runtime::{
     Answer, Attribution, CallReport, CallRequest, CallView, Clock as _, Gateway, GatewayError,
     HoldQuestion, SystemClock, Who,
 };
 
-use crate::args::{Approve, Call, CallRun, Decide};
+use crate::args::{Approve, Call, CallRun, CommandOutput, Decide};
 use crate::commands::queue::shown_digest;
 use crate::commands::{cell, read_args, recover, risk, tool_name, trace, trace_id};
 use crate::failure::{CommandResult, Failure, exit_of, hint_of, stale};
@@ -27,10 +30,13 @@ use crate::project::{Access, Project};
 pub fn run(project: &Project, command: &Call, output: &Output) -> CommandResult {
     match command {
         Call::Run(options) => make(project, options, output),
-        Call::Show { id } => {
+        Call::Show { id, form } => {
             let gateway = project.gateway(Access::Look)?;
             let report = gateway.show(trace_id(id)?)?;
-            show(&gateway, &report, output)?;
+            match form {
+                Some(form) => print_whole(project, &report, *form, output)?,
+                None => show(&gateway, &report, output)?,
+            }
             Ok(0)
         }
         Call::List(options) => trace::list(project, options, Some(Machine::Call), output),
@@ -300,7 +306,7 @@ fn print_with(report: &CallReport, asked: &[String], output: &Output) {
         let (by, reason) = (sanitize(&by), sanitize(&again.reason));
         output.line(&format!("  again    dispatch {} by {by}: {reason}", again.attempt));
     }
-    print_result(&report.result, output);
+    print_result(report, output);
     if let Some(hold) = &report.hold {
         output.line(&format!("  waits    {} [{}]", sanitize(&hold.reason), Code::CallOnHold));
         print_view(&hold.view, output);
@@ -378,8 +384,53 @@ fn headline(report: &CallReport) -> (String, Style) {
     }
 }
 
+/// Prints all that a command printed to one of its outputs: unchanged, but visibly on a terminal.
+fn print_whole(
+    project: &Project,
+    report: &CallReport,
+    form: CommandOutput,
+    output: &Output,
+) -> Result<(), Failure> {
+    let name = match form {
+        CommandOutput::Stdout => "stdout",
+        CommandOutput::Stderr => "stderr",
+    };
+    let Some(recorded) = report.result.get(name).and_then(Value::as_str) else {
+        let message = format!("no `{name}` of this call is recorded");
+        return Err(Failure::new(Code::RequestInvalid, message)
+            .hint(format!("`windlass call show {}` shows what is", report.trace_id)));
+    };
+    let cut = report.result.pointer(&format!("/cut/{name}"));
+    let text = match cut.map(|cut| cut.get("kept").and_then(Value::as_str)) {
+        None => recorded.to_owned(),
+        Some(kept) => {
+            let digest = kept.and_then(|kept| kept.parse::<Digest>().ok()).ok_or_else(|| {
+                let message = format!("the whole `{name}` of this call could not be kept");
+                Failure::new(Code::BlobMissing, message)
+            })?;
+            let stored = project.kept_outputs(Arc::default())?.stored();
+            let stored = stored.map_err(|why| Failure::new(Code::FileUnreadable, why))?;
+            let mut bytes = Vec::new();
+            stored
+                .copy_to(&digest, &mut bytes)
+                .map_err(|error| Failure::of(error.code(), &error))?;
+            String::from_utf8_lossy(&bytes).into_owned()
+        }
+    };
+    if output.json {
+        return output.value(&json!({ "trace_id": report.trace_id, name: text }));
+    }
+    if std::io::stdout().is_terminal() {
+        text.lines().for_each(|line| output.line(&sanitize(line)));
+    } else {
+        output.bytes(text.as_bytes());
+    }
+    Ok(())
+}
+
 /// Prints a tool's result: a command's output as text, everything else as JSON.
-fn print_result(result: &Value, output: &Output) {
+fn print_result(report: &CallReport, output: &Output) {
+    let result = &report.result;
     if result.is_null() {
         return;
     }
@@ -391,8 +442,28 @@ fn print_result(result: &Value, output: &Output) {
                 for line in text.lines() {
                     output.line(&format!("  {name}   {}", sanitize(line)));
                 }
+                print_cut(report, name, output);
             }
         }
         _ => output.line(&format!("  result   {}", sanitize(&result.to_string()))),
     }
+}
+
+/// Says what is left out of an output, and where the whole is.
+fn print_cut(report: &CallReport, name: &str, output: &Output) {
+    let Some(cut) = report.result.pointer(&format!("/cut/{name}")) else { return };
+    let bytes = cut.get("bytes").and_then(Value::as_u64).unwrap_or_default();
+    let whole = match (cut.get("kept"), cut.get("kept_bytes"), cut.get("not_kept")) {
+        (Some(_), None, _) => {
+            format!("all with `windlass call show {} --as {name}`", report.trace_id)
+        }
+        (Some(_), Some(kept), _) => {
+            format!("{kept} with `windlass call show {} --as {name}`", report.trace_id)
+        }
+        (None, _, why) => {
+            let why = why.and_then(Value::as_str).unwrap_or_default();
+            format!("the rest could not be kept: {}", sanitize(why))
+        }
+    };
+    output.line(&format!("  cut      {name} has {bytes} bytes; {whole}"));
 }

@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use windlass_cell::{Ending, Limits, OnSignal, ProcessError, Program, describe_exit, one_line};
+use windlass_cell::{
+    Ending, Excess, Limits, OnSignal, ProcessError, Program, describe_exit, one_line,
+};
 use windlass_sessions::core::{CloseReport, CloseStep};
 use windlass_work::Tracker;
 use windlass_workspace::{CommitId, Git, GitError, Pushed, Rebased, RefUpdate, Upstream};
@@ -248,6 +250,7 @@ fn run_program(
         limits,
         // What it starts makes the cell.
         confined: None,
+        excess: Excess::Drop,
         on_signal: OnSignal::End,
     })
 }

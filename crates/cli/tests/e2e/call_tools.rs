@@ -40,16 +40,32 @@ fn a_command_that_takes_too_long_is_ended() {
 }
 
 #[test]
-fn a_command_that_floods_its_output_is_ended() {
+fn a_command_that_floods_its_output_is_recorded_in_part_and_kept_whole() {
     let place = Place::with_project();
     place.replace(
         ".windlass/tools.toml",
         "timeout_ms = 60000",
         "timeout_ms = 60000\noutput_bytes_max = 1000",
     );
-    let outcome = place.shell("shell/read", "seq 1000000", &[]).exit(1);
-    outcome.says("[TOOL_OUTPUT_TOO_LARGE]");
-    place.shell("shell/read", "seq 10", &[]).exit(0);
+    let outcome = place.shell("shell/read", "seq 5000000; seq 3 >&2", &[]).exit(0);
+    let outcome = outcome.says("  stdout   5000000").says("bytes left out").says("  stderr   3");
+    let call = place.run(&["call", "list", "--json"]).exit(0).json();
+    let id = call[0]["trace_id"].as_str().unwrap().to_owned();
+    outcome.says(&format!("all with `windlass call show {id} --as stdout`"));
+    let whole = place.run(&["call", "show", &id, "--as", "stdout"]).exit(0);
+    let expected: String = (1..=5_000_000).map(|number| format!("{number}\n")).collect();
+    assert!(whole.text() == expected);
+    // What was not cut is shown from the record, in either form.
+    assert_eq!(place.run(&["call", "show", &id, "--as", "stderr"]).exit(0).text(), "1\n2\n3\n");
+    let json = place.run(&["call", "show", &id, "--as", "stderr", "--json"]).exit(0).json();
+    assert_eq!(json["stderr"], "1\n2\n3\n");
+    // The record does not depend on what was kept; the command that shows it says when it is gone.
+    std::fs::remove_dir_all(place.state().join("outputs")).unwrap();
+    place.run(&["verify"]).exit(0);
+    place.run(&["call", "show", &id]).exit(0).says("bytes left out");
+    place.run(&["call", "show", &id, "--as", "stdout"]).fails_with(1, "BLOB_MISSING");
+    let other = place.shell("shell/read", "seq 10", &[]).exit(0);
+    assert!(!other.text().contains("left out"), "{other}");
 }
 
 #[test]

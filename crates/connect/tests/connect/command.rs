@@ -2,11 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use windlass_connect::{Certainty, Connect, Connectors, Job, Limits, Reply, Target};
-use windlass_kernel::Code;
+use windlass_connect::{Certainty, Connect, Connectors, Job, Limits, Outputs, Reply, Target};
+use windlass_kernel::{Code, Digest};
 
 use crate::common::{self, PATIENT, eventually, failure, is_alive, success};
 
@@ -99,6 +100,64 @@ fn too_much_output_is_refused() {
     assert_eq!(success(fits)["stdout"], "x".repeat(1000));
     let exceeds = sh("head -c 1001 /dev/zero | tr '\\0' x", Path::new("/"), limits);
     failure(exceeds, Code::ToolOutputTooLarge, Certainty::Unknown);
+}
+
+/// Keeps outputs in memory, and takes the word `secret` out.
+#[derive(Default)]
+struct InMemory(Mutex<Vec<String>>);
+
+impl Outputs for InMemory {
+    fn redact(&self, text: &mut String) {
+        *text = text.replace("secret", "******");
+    }
+
+    fn keep(&self, text: &str) -> Result<Digest, String> {
+        if text.contains("unkept") {
+            return Err("the disk is full".to_owned());
+        }
+        self.0.lock().unwrap().push(text.to_owned());
+        Ok(Digest::of(text.as_bytes()))
+    }
+}
+
+#[test]
+fn too_much_output_is_cut_where_the_whole_is_kept() {
+    let kept = Arc::new(InMemory::default());
+    let connectors = Connectors::new();
+    connectors.keep_outputs(Arc::clone(&kept) as Arc<dyn Outputs>);
+    let limits = Limits { output_bytes_max: 1000, ..PATIENT };
+    let run = |script: &str| {
+        let target = argv(&["/bin/sh", "-c", script], Path::new("/"));
+        connectors.perform(&Job { limits, ..common::job(&target, "", &json!({})) })
+    };
+    let result = success(run("seq 100000; echo secret; seq 10 >&2"));
+    let stdout = result["stdout"].as_str().unwrap();
+    assert!(stdout.starts_with("1\n2\n3\n") && stdout.ends_with("\n100000\n******\n"), "{stdout}");
+    assert!(stdout.contains("bytes left out") && stdout.len() < 1100, "{stdout}");
+    let whole: String =
+        (1..=100_000).map(|n| format!("{n}\n")).chain(["******\n".into()]).collect();
+    assert_eq!(kept.0.lock().unwrap().as_slice(), [whole.clone()]);
+    let cut = json!({"stdout": {"bytes": whole.len(), "kept": Digest::of(whole.as_bytes())}});
+    assert_eq!(
+        (&result["cut"], &result["stderr"]),
+        (&cut, &json!("1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n"))
+    );
+    // A failure is the command's own, and the record says so if nothing more is kept.
+    let (_, result) =
+        failure(run("yes unkept | head -1000 >&2; exit 7"), Code::ToolFailed, Certainty::Ran);
+    let result = result.unwrap();
+    assert_eq!((&result["exit_code"], &result["stdout"]), (&json!(7), &json!("")));
+    assert_eq!(result["cut"], json!({"stderr": {"bytes": 7000, "not_kept": "the disk is full"}}));
+    // What fits is recorded as ever, to the last byte.
+    let fits = success(run("head -c 1000 /dev/zero | tr '\\0' x"));
+    assert_eq!((&fits["stdout"], fits.get("cut")), (&json!("x".repeat(1000)), None));
+    // One that never ends is ended by its time, and only so much of it is kept.
+    let limits = Limits { timeout: Duration::from_secs(2), ..limits };
+    let target = argv(&["yes"], Path::new("/"));
+    let endless = connectors.perform(&Job { limits, ..common::job(&target, "", &json!({})) });
+    let (_, result) = failure(endless, Code::ToolTimeout, Certainty::Unknown);
+    let cut = &result.unwrap()["cut"]["stdout"];
+    assert!(cut["kept"].is_string() && cut["bytes"].as_u64() > Some(2000), "{cut}");
 }
 
 #[test]

@@ -54,7 +54,10 @@ impl Executors {
         let result = match (&assignment.subject, reply) {
             _ if ran_out && left.is_some() => out_of_time(&program),
             (Subject::Work, reply) => phase_result(reply),
-            (Subject::Check(check), reply) => check_result(reply, check),
+            (Subject::Check(check), reply) => {
+                let whole = self.cut_output(&reply);
+                check_result(reply, check, &whole)
+            }
         };
         let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
         let (ended, usage, note) = result.invocation();
@@ -84,6 +87,35 @@ impl Executors {
         assignment: &Assignment,
     ) -> Result<Reply, EngineError> {
         self.run_in(program, &assignment.run, &assignment.workspace)
+    }
+
+    /// The whole standard output of a program, of which a part may be recorded.
+    fn cut_output(&self, reply: &Reply) -> Whole {
+        let (Reply::Success { result } | Reply::Failure { result: Some(result), .. }) = reply
+        else {
+            return Whole::Recorded;
+        };
+        let Some(cut) = result.pointer("/cut/stdout") else { return Whole::Recorded };
+        let unknown = |why: &str| {
+            let bytes = cut.get("bytes").and_then(Value::as_u64).unwrap_or_default();
+            Whole::Unknown(format!(
+                "the program printed {bytes} bytes, so whether it printed a verdict is not known: {why}; let it print less"
+            ))
+        };
+        if cut.get("kept_bytes").is_some() {
+            return unknown("that is too much to be kept");
+        }
+        let text = |name: &str| cut.get(name).and_then(Value::as_str);
+        let (Some(outputs), Some(digest)) = (&self.outputs, text("kept")) else {
+            return unknown(text("not_kept").unwrap_or("it was not kept"));
+        };
+        let read = || -> Result<String, String> {
+            let digest = digest.parse().map_err(|_| "its digest cannot be read".to_owned())?;
+            let mut bytes = Vec::new();
+            outputs.stored()?.copy_to(&digest, &mut bytes).map_err(|error| error.to_string())?;
+            String::from_utf8(bytes).map_err(|error| error.to_string())
+        };
+        read().map_or_else(|why| unknown(&why), Whole::Kept)
     }
 
     /// Runs a program of a run, confined to a workspace.
@@ -175,6 +207,16 @@ impl Program {
     }
 }
 
+/// The whole standard output of a program.
+enum Whole {
+    /// It is in the result.
+    Recorded,
+    /// It was kept.
+    Kept(String),
+    /// Nobody has it, for this reason.
+    Unknown(String),
+}
+
 /// The result of a program that was interrupted because the run's budget of time was used up.
 fn out_of_time(program: &str) -> WorkResult {
     let note = format!("`{program}` was interrupted, may have taken effect, and is run again then");
@@ -228,20 +270,30 @@ fn phase_result(reply: Reply) -> WorkResult {
 }
 
 /// Converts the reply of a check's program: the printed verdict, or else the exit status.
-fn check_result(reply: Reply, check: &Check) -> WorkResult {
+fn check_result(reply: Reply, check: &Check, whole: &Whole) -> WorkResult {
     let plain = |verdict: &str, result: &Value| {
         let reason = tail(result);
         let findings = if verdict == "pass" { json!([]) } else { json!([reason]) };
-        json!({"verdict": verdict, "reason": reason, "findings": findings})
+        let mut answer = json!({"verdict": verdict, "reason": reason, "findings": findings});
+        if let (Some(cut), Value::Object(answer)) = (result.get("cut"), &mut answer) {
+            answer.insert("cut".to_owned(), cut.clone());
+        }
+        answer
     };
     match reply {
-        Reply::Success { result } => match printed_verdict(&result) {
+        Reply::Success { result } => match printed_verdict(&result, whole) {
             Ok(Some(answer)) => WorkResult::answer(answer),
+            Ok(None) if let Whole::Unknown(why) = whole => {
+                let cut = result.get("cut");
+                WorkResult::answer(
+                    json!({"verdict": "fail", "reason": why, "findings": [why], "cut": cut}),
+                )
+            }
             Ok(None) => WorkResult::answer(plain("pass", &result)),
             Err(reason) => WorkResult::failed("validation_error", reason),
         },
         Reply::Failure { code: Code::ToolFailed, result: Some(result), .. } => {
-            let answer = match printed_verdict(&result) {
+            let answer = match printed_verdict(&result, whole) {
                 Ok(answer) => answer.unwrap_or_else(|| plain("fail", &result)),
                 Err(reason) => return WorkResult::failed("validation_error", reason),
             };
@@ -266,8 +318,12 @@ fn check_result(reply: Reply, check: &Check) -> WorkResult {
 }
 
 /// The answer with a verdict that a check's program printed, if it printed one.
-fn printed_verdict(result: &Value) -> Result<Option<Value>, String> {
-    let text = stdout(result);
+fn printed_verdict(result: &Value, whole: &Whole) -> Result<Option<Value>, String> {
+    let text = match whole {
+        Whole::Recorded => stdout(result),
+        Whole::Kept(text) => text,
+        Whole::Unknown(_) => return Ok(None),
+    };
     match object(text) {
         Some(answer) => Ok(answer.get("verdict").is_some().then_some(answer)),
         // A malformed verdict must not fall back to the exit status.

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use windlass_cell::{
-    ChildInput, ChildStreams, Ending, Finished, Limits, OnSignal, ProcessError, ProcessGroup,
-    Program, ReceivedSignal, describe_exit, one_line, received_signal,
+    ChildInput, ChildStreams, Ending, Excess, Finished, Limits, OnSignal, ProcessError,
+    ProcessGroup, Program, ReceivedSignal, describe_exit, one_line, received_signal,
 };
 
 use super::error::{GitCause, GitError};
@@ -333,6 +333,7 @@ impl<'a> Invocation<'a> {
             cwd: self.cwd,
             limits: self.limits(),
             confined: None,
+            excess: Excess::End,
             on_signal: self.on_signal,
         })
         .map_err(|error| match error {

@@ -129,3 +129,18 @@ fn a_check_says_what_it_prints_or_what_its_exit_says() {
         assert_eq!(checked(script), (verdict.to_owned(), outcome), "{script}");
     }
 }
+
+#[test]
+fn a_check_that_prints_much_is_judged_by_all_of_it() {
+    let noise = "seq 1000000";
+    for (script, verdict, outcome) in [
+        (format!("{noise}; {noise} >&2"), "pass", "PASS"),
+        (format!("{noise}; exit 1"), "fail", "BLOCKED"),
+        // What was meant as a verdict is found where it is left out of the record.
+        (format!(r#"{noise}; echo '{{"verdict":"fail"}}'; {noise}"#), "", "BLOCKED"),
+        // Nobody has all of it, so it has not passed.
+        ("yes | head -c 80000000".to_owned(), "fail", "BLOCKED"),
+    ] {
+        assert_eq!(checked(&script), (verdict.to_owned(), outcome), "{script}");
+    }
+}

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use windlass_connect::{Connect, Connectors};
 use windlass_engine::executors::{Agent, Executors, RunnerChoice};
-use windlass_engine::{Engine, NewRun, Repository};
+use windlass_engine::{Engine, KeptOutputs, NewRun, Repository};
 use windlass_kernel::Digest;
 use windlass_kernel::run::Run;
 use windlass_kernel::run::plan::{Doer, Phase, Plan};
@@ -53,6 +53,8 @@ pub fn engine_with(
 ) -> Engine {
     let process = world.process(life);
     let programs = MortalConnect { tools: Connectors::new(), life: Arc::clone(life) };
+    let outputs = Arc::new(KeptOutputs::new(world.root().join("outputs"), Arc::default()));
+    programs.tools.keep_outputs(Arc::clone(&outputs) as Arc<_>);
     let executors = Executors::new(
         Arc::clone(&process.gateways),
         Arc::clone(&repository),
@@ -62,7 +64,7 @@ pub fn engine_with(
         agents(),
         runners,
     );
-    let executors = change(executors, &process.store);
+    let executors = change(executors.with_outputs(outputs), &process.store);
     world.engine_of(&process, Arc::new(executors), repository)
 }
 
