@@ -71,6 +71,12 @@ fn main() -> ExitCode {
         let code = windlass_cell::launch(&stage.to_string_lossy());
         return ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX));
     }
+    // What looks for the program, and nothing else.
+    if std::env::args_os().skip(1).eq(["--version"]) {
+        Output::new(false, args::Color::Never)
+            .line(concat!("windlass ", env!("CARGO_PKG_VERSION")));
+        return ExitCode::SUCCESS;
+    }
     // Hooks are asked before each use of a tool: this one form of theirs needs no parser of all commands.
     if let Some(client) = hook_of(std::env::args_os().skip(1)) {
         let options = args::Hook { client: Some(client) };
