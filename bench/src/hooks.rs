@@ -23,7 +23,7 @@ const SESSIONS: usize = 20;
 const USES: usize = 10;
 
 /// An event of Claude Code.
-fn event(project: &Project, name: &str, session: &str, id: &str) -> Vec<u8> {
+pub fn event(project: &Project, name: &str, session: &str, id: &str) -> Vec<u8> {
     json!({
         "session_id": session,
         "transcript_path": "/nowhere/transcript.jsonl",
@@ -40,7 +40,7 @@ fn event(project: &Project, name: &str, session: &str, id: &str) -> Vec<u8> {
 }
 
 /// Starts a hook, gives it an event and waits for its answer.
-fn answer(mut command: Command, event: &[u8]) -> Result<Duration> {
+pub fn answer(mut command: Command, event: &[u8]) -> Result<Duration> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let started = Instant::now();
     let mut child = command.spawn()?;
