@@ -7,7 +7,7 @@ use anyhow::Result;
 use crate::{cargo, memory, packages, tools};
 
 /// The tests that need a browser, for cargo-nextest.
-pub const TESTS: &str = "binary_id(windlass::browser)";
+pub const TESTS: &str = "binary_id(windlass::cli) & test(/^browser::/)";
 
 /// Installs the browser where that is possible, and runs the tests that need it.
 ///
@@ -19,7 +19,7 @@ pub fn check(root: &Path) -> Result<()> {
     let mut command = if tools::has_nextest() {
         cargo::command(root, &["nextest", "run", "--workspace", "-E", TESTS])
     } else {
-        cargo::command(root, &["test", "--workspace", "--test", "browser"])
+        cargo::command(root, &["test", "--workspace", "--test", "cli", "browser::"])
     };
     // A browser or a package that is missing now is a failure.
     command.env("WINDLASS_TEST_BROWSER", root.join("target").join("browser"));

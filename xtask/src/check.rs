@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 
 use crate::cargo::{self, cargo};
-use crate::{browser, clients, dependencies, generate, memory, soak, tidy, tools};
+use crate::{browser, clients, dependencies, generate, memory, slowest, soak, tidy, tools};
 
 /// One stage of the check.
 pub struct Stage {
@@ -16,6 +16,8 @@ pub struct Stage {
     pub name: &'static str,
     /// What it checks.
     pub purpose: &'static str,
+    /// The seconds that it took on an idle machine with two cores and nothing built before.
+    idle_seconds: u32,
     run: fn(&Path) -> Result<()>,
 }
 
@@ -25,25 +27,35 @@ pub struct Stage {
 /// development dependencies (hence `--examples`, `--all-targets`), because other choices select other
 /// features and then all dependencies are compiled once more.
 pub const STAGES: &[Stage] = &[
-    stage("tools", "the programs that the other stages need", tools::require),
-    stage("fmt", "formatting", |root| cargo(root, &["fmt", "--all", "--check"])),
-    stage("dependencies", "licences, sources and versions", dependencies::check),
-    stage("tidy", "layers, file sizes, error pages and other rules", tidy::run),
-    stage("clippy", "lints, warnings are errors", |root| cargo(root, CLIPPY)),
-    stage("docs", "rustdoc, warnings are errors", docs),
-    stage("build", "the binary, the examples and all tests", |root| {
+    stage("tools", 60, "the programs that the other stages need", tools::require),
+    stage("fmt", 60, "formatting", |root| cargo(root, &["fmt", "--all", "--check"])),
+    stage("dependencies", 60, "licences, sources and versions", dependencies::check),
+    stage("tidy", 60, "layers, file sizes, error pages and other rules", tidy::run),
+    stage("clippy", 60, "lints, warnings are errors", |root| cargo(root, CLIPPY)),
+    stage("docs", 60, "rustdoc, warnings are errors", docs),
+    stage("build", 60, "the binary, the examples and all tests", |root| {
         cargo::run(test(root).arg("--no-run"))
     }),
-    stage("schemas", "the JSON Schemas are up to date", |root| generate(root, "schemas")),
-    stage("vectors", "the test vectors are up to date", |root| generate(root, "vectors")),
-    stage("plugin", "the Claude Code plugin is up to date", |root| generate(root, "plugin")),
-    stage("tests", "all tests but those of the stages below", tests),
-    stage("doctests", "the examples in the documentation", |root| {
+    stage("schemas", 60, "the JSON Schemas are up to date", |root| generate(root, "schemas")),
+    stage("vectors", 60, "the test vectors are up to date", |root| generate(root, "vectors")),
+    stage("plugin", 60, "the Claude Code plugin is up to date", |root| generate(root, "plugin")),
+    stage("tests", 60, "all tests but those of the stages below", tests),
+    stage("doctests", 60, "the examples in the documentation", |root| {
         cargo(root, &["test", "--workspace", "--doc"])
     }),
-    stage("browser", "the dashboard in a real browser", browser::check),
-    stage("clients", "agents run by the real clients, which are installed first", clients::check),
-    stage("sessions", "sessions of the real clients, guarded by hooks", clients::check_sessions),
+    stage("browser", 60, "the dashboard in a real browser", browser::check),
+    stage(
+        "clients",
+        60,
+        "agents run by the real clients, which are installed first",
+        clients::check,
+    ),
+    stage(
+        "sessions",
+        60,
+        "sessions of the real clients, guarded by hooks",
+        clients::check_sessions,
+    ),
 ];
 
 /// The stages that `--fast` leaves out.
@@ -60,13 +72,20 @@ pub enum Selection<'a> {
     Only(&'a str),
 }
 
+/// The arguments after `--`, as `cargo clippy` gives them to its compiler.
+const CLIPPY_ARGS: &str = "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__";
 const CLIPPY: &[&str] = &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
 
-const fn stage(name: &'static str, purpose: &'static str, run: fn(&Path) -> Result<()>) -> Stage {
-    Stage { name, purpose, run }
+const fn stage(
+    name: &'static str,
+    idle_seconds: u32,
+    purpose: &'static str,
+    run: fn(&Path) -> Result<()>,
+) -> Stage {
+    Stage { name, purpose, idle_seconds, run }
 }
 
-/// Runs the selected stages, stopping at the first that fails, and prints how long each took.
+/// Runs the selected stages, stopping at the first that fails, and prints how long each took, and which tests took longest.
 ///
 /// # Errors
 /// If a stage fails, or there is no stage of that name.
@@ -77,18 +96,36 @@ pub fn run(root: &Path, selection: Selection<'_>) -> Result<()> {
         bail!("no such stage; there are: {}", names.join(", "));
     }
     let mut times = Vec::new();
+    let mut tests = Vec::new();
     let result = stages.into_iter().try_for_each(|stage| {
         println!("==> {}", stage.name);
+        slowest::forget(root);
         let start = Instant::now();
         let result = (stage.run)(root).with_context(|| format!("check failed at: {}", stage.name));
         let time = start.elapsed();
         let outcome = if result.is_ok() { "ok" } else { "FAILED" };
         println!("<== {}: {outcome} in {:.1} s", stage.name, time.as_secs_f64());
+        print!("{}", warning(stage, time));
         times.push((stage.name, time));
+        tests.extend(slowest::measured(root));
         result
     });
-    print!("{}", table(&times));
+    print!("{}{}", table(&times), slowest::table(tests));
     result
+}
+
+/// Tells of a stage that took much longer than it should; of one that takes no time anyway, nothing.
+fn warning(stage: &Stage, time: Duration) -> String {
+    let idle = stage.idle_seconds;
+    if idle == 0 || time <= Duration::from_secs(u64::from(idle) * 2) {
+        return String::new();
+    }
+    format!(
+        "warning: {} took {:.0} s, over twice the {idle} s of an idle machine with two cores: other work loads this \
+         one, or a change made it slower\n",
+        stage.name,
+        time.as_secs_f64(),
+    )
 }
 
 fn selected(selection: Selection<'_>) -> Vec<&'static Stage> {
@@ -115,6 +152,11 @@ fn docs(root: &Path) -> Result<()> {
     let arguments = ["doc", "--workspace", "--lib", "--bins", "--examples", "--no-deps"];
     let mut command = cargo::command(root, &arguments);
     command.arg("--document-private-items").env("RUSTDOCFLAGS", "-D warnings");
+    // What the stage `clippy` has found out about our crates is used if it is asked for in the same way.
+    let driver = Path::new(&cargo::program()).with_file_name("clippy-driver");
+    if driver.is_file() {
+        command.env("RUSTC_WORKSPACE_WRAPPER", driver).env("CLIPPY_ARGS", CLIPPY_ARGS);
+    }
     cargo::run(&mut command)
 }
 
@@ -176,6 +218,19 @@ mod tests {
         assert_eq!(slow, SLOW);
         let error = run(&crate::root(), Selection::Only("tydi")).unwrap_err().to_string();
         assert!(error.starts_with("no such stage; there are: tools, fmt, "), "{error}");
+    }
+
+    #[test]
+    fn a_stage_that_takes_over_twice_its_time_is_told() {
+        let stage = stage("slow", 10, "", |_| Ok(()));
+        assert_eq!(warning(&stage, Duration::from_secs(20)), "");
+        let told = warning(&stage, Duration::from_millis(20_400));
+        assert!(told.starts_with("warning: slow took 20 s, over twice the 10 s"), "{told}");
+        // All that take time have one.
+        for name in SLOW.into_iter().chain(["clippy", "docs", "build", "tests"]) {
+            let stage = STAGES.iter().find(|stage| stage.name == name).unwrap();
+            assert!(stage.idle_seconds > 0, "{name}");
+        }
     }
 
     #[test]

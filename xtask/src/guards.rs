@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
 use crate::cargo::cargo;
-use crate::clients;
+use crate::{clients, packages};
 
 /// The page with the tables.
 const PAGE: &str = "docs/guards.md";
@@ -85,12 +85,44 @@ pub fn run(root: &Path, mode: Mode) -> Result<()> {
     cargo(root, &["build", "--quiet", "--workspace", "--bins"])?;
     let reports = measure(root)?;
     let page = std::fs::read_to_string(root.join(PAGE)).context("read the page")?;
-    let new = with_tables(&page, &tables(&reports)?)?;
+    let new = with_tables(&page, &format!("{}\n{}", measured_with(root)?, tables(&reports)?))?;
     if new == page {
         return Ok(());
     }
     ensure!(mode == Mode::Write, "`{PAGE}` is stale: run `cargo xtask guards`");
     std::fs::write(root.join(PAGE), new).context("write the page")
+}
+
+/// Whether the page was measured with the clients and the hooks as they are now.
+///
+/// # Errors
+/// If it cannot be read, or what decides about it cannot.
+pub fn is_up_to_date(root: &Path) -> Result<bool> {
+    let page = std::fs::read_to_string(root.join(PAGE)).context("read the page")?;
+    let line = measured_with(root)?;
+    Ok(page.lines().any(|other| other == line.trim_end()))
+}
+
+/// The line of the page that names the clients and the hooks by one digest.
+fn measured_with(root: &Path) -> Result<String> {
+    let mut files = vec![root.join("xtask/clients/package-lock.json")];
+    let mut folders = vec![root.join("crates/hooks/src"), root.join("crates/cli/src/guard_check")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).context("list what is measured")? {
+            let path = entry.context("list what is measured")?.path();
+            if path.is_dir() { folders.push(path) } else { files.push(path) }
+        }
+    }
+    files.sort();
+    let mut digests = String::new();
+    for file in files {
+        let name = file.strip_prefix(root).unwrap_or(&file).display();
+        // Writing to a string does not fail.
+        let _ = writeln!(digests, "{} {name}", packages::digest(&file)?);
+    }
+    let list = root.join("target").join("measured");
+    std::fs::write(&list, digests).context("write a list of digests")?;
+    Ok(format!("<!-- measured with {} -->\n", packages::digest(&list)?))
 }
 
 fn measure(root: &Path) -> Result<Vec<Report>> {

@@ -10,6 +10,7 @@ mod generate;
 mod guards;
 mod memory;
 mod packages;
+mod slowest;
 mod soak;
 mod tidy;
 mod tools;

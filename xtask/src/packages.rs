@@ -82,7 +82,10 @@ pub fn cache(name: &str) -> Result<PathBuf> {
 }
 
 /// The digest of a file, by git, which is there anyway.
-fn digest(file: &Path) -> Result<String> {
+///
+/// # Errors
+/// If git cannot read it.
+pub fn digest(file: &Path) -> Result<String> {
     let output = Command::new("git").arg("hash-object").arg(file).output().context("run `git`")?;
     let digest = String::from_utf8(output.stdout).context("read what `git hash-object` printed")?;
     let digest = digest.trim();

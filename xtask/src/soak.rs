@@ -52,36 +52,36 @@ pub const GROUPS: &[Group] = &[
         name: "kills",
         purpose: "the real binary killed at random moments and raced against itself",
         filters: &[
-            "package(windlass) & binary(kill) & test(/^outside::|^race::|^rewind::.*moves_files|random_moments/)",
-            "package(windlass) & binary(runs) & test(/^workspaces::.*killed/)",
-            "package(windlass-workspace) & binary(snapshot) & test(/^kill::/)",
+            "package(windlass) & test(/^kill::(outside::|race::|rewind::.*moves_files|.*random_moments)/)",
+            "package(windlass) & test(/^runs::workspaces::.*killed/)",
+            "package(windlass-workspace) & test(/^snapshot::kill::/)",
         ],
     },
     Group {
         name: "agents",
         purpose: "Windlass and the real clients of agents killed at random moments",
         filters: &[
-            "package(windlass) & binary(agents) & test(/killed_/)",
-            "package(windlass) & binary(runners) & test(/^kills::/)",
+            "package(windlass) & test(/^agents::.*killed_/)",
+            "package(windlass) & test(/^runners::kills::/)",
         ],
     },
     Group {
         name: "rollbacks",
         purpose: "the real binary killed at random moments of rollbacks, and rollbacks of random phases",
         filters: &[
-            "package(windlass) & binary(runs) & test(/^checkpoints::.*killed/)",
+            "package(windlass) & test(/^runs::checkpoints::.*killed/)",
             "package(windlass-engine) & test(/^checkpoints::(random|crash)::/)",
         ],
     },
     Group {
         name: "judging",
         purpose: "random shell lines: what policy allows runs in the real bash, and its effects are compared",
-        filters: &["package(windlass-cell) & binary(judged)"],
+        filters: &["package(windlass-cell) & test(/^judged::/)"],
     },
     Group {
         name: "api",
         purpose: "the API against its description: random requests by Schemathesis",
-        filters: &["package(windlass) & binary(dashboard) & test(/^described::/)"],
+        filters: &["package(windlass) & test(/^dashboard::described::/)"],
     },
     Group {
         name: "histories",

@@ -20,6 +20,7 @@ mod workflow;
 
 use std::path::PathBuf;
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use agents::{Agents, AgentsCommand};
@@ -28,6 +29,8 @@ pub use grant::{AddGrant, Grant};
 pub use hook::{Cell, Hook, HookClient};
 pub use install::Install;
 use lazy::Lazy;
+
+use crate::guard_check;
 pub use mcp::{Mcp, McpServe, McpTrust, McpWrap, Serving};
 pub use notify::Notify;
 pub use people::{AddPerson, People};
@@ -500,7 +503,8 @@ const DOCTOR_HELP: &str = "With --agents, each client uses a tool in a scratch r
     that it\nran, and that Windlass finds and tells it afterwards; `RUNS` that it ran and nothing tells. A client is \
     `closed` if\nevery failure stops the tool, `watched` if every failure stops it or is noticed, else `open`.\n\nExit \
     codes with --agents: 1 if a client is open, cannot be tried, or is named and not installed.\n\nExamples:\n  windlass \
-    doctor\n  windlass doctor --agents\n  windlass doctor --agents claude codex";
+    doctor\n  windlass doctor --agents\n  windlass doctor --agents claude codex\n  \
+    windlass doctor --agents codex --case hangs --case removed";
 
 /// Options of `doctor`.
 #[derive(Debug, Args)]
@@ -511,4 +515,13 @@ pub struct Doctor {
     /// Try how the hooks of installed coding agents fail, with a scripted model; of all, or of these.
     #[arg(long, value_name = "CLIENT", num_args = 0.., conflicts_with = "servers")]
     pub agents: Option<Vec<HookClient>>,
+    /// Try only this failure, besides that nothing fails; may be repeated.
+    #[arg(
+        long = "case",
+        value_name = "CASE",
+        requires = "agents",
+        value_parser = PossibleValuesParser::new(guard_check::case_names()),
+        hide_possible_values = true
+    )]
+    pub cases: Vec<String>,
 }

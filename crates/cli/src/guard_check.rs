@@ -13,12 +13,18 @@ use crate::agents::ClientProgram;
 use crate::failure::{CommandResult, Failure};
 use crate::output::Output;
 use crate::user_config::UserConfig;
-use cases::{CASES, WORKING};
+use cases::{CASES, Case, WORKING};
 use report::{Level, Measured, Report, Verdict};
 use trial::Tried;
 
-/// Tries all failures with these clients, or with all if none is named, and prints what became of the tools.
-pub fn run(named: &[Client], output: &Output) -> CommandResult {
+/// The names of all cases.
+pub fn case_names() -> impl Iterator<Item = &'static str> {
+    CASES.iter().map(|case| case.name)
+}
+
+/// Tries all failures, or those that are named, with these clients, or with all if none is named, and prints what
+/// became of the tools.
+pub fn run(named: &[Client], chosen: &[String], output: &Output) -> CommandResult {
     let user = UserConfig::load()?;
     let mut reports = Vec::new();
     let mut is_bad = false;
@@ -28,34 +34,48 @@ pub fn run(named: &[Client], output: &Output) -> CommandResult {
         }
         let config = user.agents.get(client.as_str()).cloned().unwrap_or_default();
         let report = match ClientProgram::find(Some(client.as_str()), &config) {
-            Ok(program) => measure(client, &program, output)?,
+            Ok(program) => measure(client, &program, chosen, output)?,
             Err(missing) => {
                 // Asked for by name, it is missed.
                 is_bad |= !named.is_empty();
                 let problem = format!("not installed: {missing}");
-                reports.push(Report { client, version: String::new(), measured: Err(problem) });
+                let version = String::new();
+                reports.push(Report { client, version, measured: Err(problem), is_whole: false });
                 continue;
             }
         };
-        is_bad |= !matches!(report.level(), Some(Level::Closed | Level::Watched));
+        is_bad |=
+            !report.measured.as_ref().is_ok_and(|measured| Level::of(measured) != Level::Open);
         reports.push(report);
     }
     report::print(&reports, output)?;
     Ok(u8::from(is_bad))
 }
 
-fn measure(client: Client, program: &ClientProgram, output: &Output) -> Result<Report, Failure> {
+fn measure(
+    client: Client,
+    program: &ClientProgram,
+    chosen: &[String],
+    output: &Output,
+) -> Result<Report, Failure> {
     let version = windlass_agents::version_of(&program.path, &program.arguments);
     let all = windlass_agents::all();
     let known = all.iter().find(|known| known.name() == client.as_str());
     let endpoint = known.map_or("", |known| known.api().endpoint.1);
     let tried = Tried { client, program, endpoint };
     let mut measured: Vec<Measured> = Vec::new();
-    let cases: Vec<_> = CASES.iter().filter(|case| case.clients.contains(&client)).collect();
+    // Whatever is chosen: what a guard does that does not work tells nothing.
+    let is_chosen = |case: &&Case| {
+        chosen.is_empty() || case.name == WORKING || chosen.iter().any(|name| name == case.name)
+    };
+    let has_case = |case: &&Case| case.clients.contains(&client);
+    let cases: Vec<_> = CASES.iter().filter(has_case).filter(is_chosen).collect();
+    let is_whole = cases.len() == CASES.iter().filter(has_case).count();
+    let report = |measured| Report { client, version: version.clone(), measured, is_whole };
     for (index, case) in cases.iter().enumerate() {
         let one = match tried.measure(case)? {
             Ok(one) => one,
-            Err(problem) => return Ok(Report { client, version, measured: Err(problem) }),
+            Err(problem) => return Ok(report(Err(problem))),
         };
         output.note(&format!(
             "{client} {version}, {} of {}: {}: {}",
@@ -71,9 +91,9 @@ fn measure(client: Client, program: &ClientProgram, output: &Output) -> Result<R
                 one.verdict.as_str(),
                 one.detail
             );
-            return Ok(Report { client, version, measured: Err(problem) });
+            return Ok(report(Err(problem)));
         }
         measured.push(one);
     }
-    Ok(Report { client, version, measured: Ok(measured) })
+    Ok(report(Ok(measured)))
 }

@@ -31,6 +31,19 @@ pub fn points(of: u32) -> impl Iterator<Item = u32> {
     (1 + first..).step_by(step.unwrap_or(1))
 }
 
+/// Returns what a check does of something that takes long: so many of all, and others in the next check; a soak does all.
+/// Tests that give different numbers choose differently in one check.
+#[must_use]
+pub fn chosen<T: Clone>(all: &[T], count: usize, number: u64) -> Vec<T> {
+    if given().is_some() {
+        return all.to_vec();
+    }
+    let length = u64::try_from(all.len().max(1)).unwrap_or(u64::MAX);
+    let first = property_seed().wrapping_add(number) % length;
+    let first = usize::try_from(first).unwrap_or_default();
+    all.iter().cycle().skip(first).take(count.min(all.len())).cloned().collect()
+}
+
 /// Returns the seed of a property test: that of proptest's own variable, or a fresh one. It is printed, so
 /// that a test that fails names it.
 #[must_use]
@@ -74,6 +87,18 @@ mod tests {
         let some: Vec<u32> = points(3).take(3).collect();
         assert!((1..=3).contains(&some[0]), "{some:?}");
         assert_eq!([some[1], some[2]], [some[0] + 3, some[0] + 6]);
+    }
+
+    #[test]
+    fn a_check_does_some_of_all_and_each_only_once() {
+        let all = ["a", "b", "c", "d"];
+        for number in 0..8 {
+            let some = chosen(&all, 3, number);
+            let different: std::collections::BTreeSet<_> = some.iter().collect();
+            assert_eq!((some.len(), different.len()), (3, 3), "{some:?}");
+        }
+        assert_eq!(chosen(&all, 9, 0).len(), 4);
+        assert_eq!(chosen(&[0; 0], 3, 0), [0; 0]);
     }
 
     #[test]

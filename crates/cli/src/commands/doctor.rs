@@ -91,7 +91,7 @@ to let commands run in full cells:
 pub fn run(named: Option<&Path>, options: &Doctor, output: &Output) -> CommandResult {
     if let Some(clients) = &options.agents {
         let clients: Vec<_> = clients.iter().map(|client| client.client()).collect();
-        return crate::guard_check::run(&clients, output);
+        return crate::guard_check::run(&clients, &options.cases, output);
     }
     let mut findings = Findings(Vec::new());
     if find_program("bash").is_some() {

@@ -104,12 +104,14 @@ pub struct Report {
     pub version: String,
     /// The cases.
     pub measured: Result<Vec<Measured>, String>,
+    /// Whether all cases were tried that the client has.
+    pub is_whole: bool,
 }
 
 impl Report {
-    /// The level; none if nothing was measured.
+    /// The level; none if not everything was measured.
     pub fn level(&self) -> Option<Level> {
-        self.measured.as_deref().ok().map(Level::of)
+        self.measured.as_deref().ok().filter(|_| self.is_whole).map(Level::of)
     }
 
     fn value(&self) -> Value {
@@ -153,8 +155,10 @@ fn print_one(report: &Report, output: &Output) {
         Ok(measured) => measured,
         Err(problem) => return output.line(&format!("{name}: {}", sanitize(problem))),
     };
-    let level = Level::of(measured);
-    let word = output.paint(level.as_str(), level.style());
+    let word = match report.level() {
+        Some(level) => output.paint(level.as_str(), level.style()),
+        None => "only the chosen cases were tried".to_owned(),
+    };
     output.line(&format!("{name} {}: {word}", sanitize(&report.version)));
     let rows: Vec<_> = measured
         .iter()

@@ -9,6 +9,7 @@
 
 mod checks;
 mod classify;
+mod executor;
 mod intervention;
 mod load;
 mod memory;

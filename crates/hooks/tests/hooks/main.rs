@@ -11,6 +11,7 @@ mod damaged_transcripts;
 mod events;
 mod fixtures;
 mod inputs;
+mod install;
 mod mapping;
 mod mcp;
 mod opencode_transcripts;

@@ -9,11 +9,11 @@
 
 mod audit;
 mod closing;
+mod conformance;
 mod copies;
 mod counts;
 mod crash;
 mod damage;
-#[cfg(target_os = "linux")]
 mod disk;
 mod displaced;
 mod flips;

@@ -1,0 +1,28 @@
+//! The dashboard from outside: the real server, real requests, a real browser.
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test stops at the first surprise"
+)]
+
+mod api;
+mod backlog;
+mod calls;
+mod damage;
+mod decisions;
+mod described;
+mod events;
+mod grants;
+mod kills;
+mod notify;
+mod notify_pages;
+mod once;
+mod pages;
+mod policy;
+mod receiver;
+mod security;
+mod sessions;
+mod spend;
+mod states;

@@ -1,0 +1,7 @@
+//! The tests of the crate, one program.
+
+mod common;
+mod finding;
+mod paths;
+mod reading;
+mod writing;

@@ -1,0 +1,5 @@
+//! The tests of the crate, one program.
+
+mod composing;
+mod files;
+mod judging;

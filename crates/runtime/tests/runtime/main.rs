@@ -1,0 +1,15 @@
+//! The tests of the crate, one program.
+
+mod corruption;
+mod decisions;
+mod grants;
+mod hand_over;
+mod idempotency;
+mod planted_bugs;
+mod policy;
+mod recovery;
+mod requests;
+mod run_verification;
+mod store_failures;
+mod sweep;
+mod verification;

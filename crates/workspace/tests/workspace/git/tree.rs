@@ -1,0 +1,175 @@
+//! The work tree as a tree, and its difference to a base.
+
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::Path;
+
+use windlass_workspace::{DiffStat, FileChange, GitCause, LineChange, Treeish};
+
+use crate::git::repository::{Repository, diff_stat, hostile_names};
+
+fn change(path: impl AsRef<Path>, added: u64, removed: u64) -> FileChange {
+    let path = path.as_ref().to_owned();
+    FileChange { path, lines: LineChange::Text { added, removed } }
+}
+
+fn head(repository: &Repository) -> Treeish {
+    repository.head().into()
+}
+
+#[test]
+fn the_tree_is_what_a_commit_of_everything_would_hold() {
+    let repository = Repository::new();
+    repository.file(".gitignore", "ignored\n");
+    repository.file("ignored", "x");
+    for name in hostile_names() {
+        repository.file(name, "x\n");
+    }
+    repository.file("run.sh", "#!/bin/sh\n");
+    fs::set_permissions(repository.path().join("run.sh"), fs::Permissions::from_mode(0o755))
+        .unwrap();
+    symlink("/nowhere", repository.path().join("link")).unwrap();
+    fs::remove_file(repository.path().join("a")).unwrap();
+    let tree = repository.ours().tree_of_worktree().unwrap();
+    assert_eq!(repository.ours().tree_of_worktree().unwrap(), tree);
+    repository.commit();
+    assert_eq!(repository.git(&["rev-parse", "HEAD^{tree}"]).trim(), tree.as_str());
+    let listed = repository.git(&["ls-tree", tree.as_str(), "run.sh", "link"]);
+    assert!(listed.starts_with("120000") && listed.contains("\n100755"), "{listed}");
+}
+
+#[test]
+fn line_breaks_in_the_path_of_a_repository_change_nothing() {
+    let repository = Repository::new();
+    repository.file("new", "1\n");
+    let tree = repository.ours().tree_of_worktree().unwrap();
+    let moved = repository.beside("a\n/b\n");
+    fs::create_dir_all(moved.parent().unwrap()).unwrap();
+    fs::rename(repository.path(), &moved).unwrap();
+    let git = windlass_workspace::Git::new(&moved);
+    assert_eq!(git.tree_of_worktree().unwrap(), tree);
+    assert_eq!(git.common_dir().unwrap(), moved.canonicalize().unwrap().join(".git"));
+    fs::rename(&moved, repository.path()).unwrap();
+}
+
+#[test]
+fn a_renamed_file_is_shown_as_such() {
+    let repository = Repository::new();
+    let base = head(&repository);
+    let git = repository.ours();
+    fs::rename(repository.path().join("a"), repository.path().join("b")).unwrap();
+    let tree = git.tree_of_worktree().unwrap();
+    let patch = git.patch_to(&base, &tree).unwrap();
+    assert!(patch.contains("rename from a\nrename to b\n"), "{patch}");
+    // It counts twice all the same.
+    assert_eq!(git.diff_to(&base, &tree).unwrap().files.len(), 2);
+}
+
+#[test]
+fn changes_are_counted_new_files_included() {
+    let repository = Repository::new();
+    repository.file("gone", "1\n2\n");
+    repository.commit();
+    repository.file("a", "1\ntwo\n3\n4\n");
+    repository.file("new", "1\n2\nno end");
+    repository.file("staged", "1\n");
+    repository.git(&["add", "staged"]);
+    repository.file("bytes", b"\0\n\n");
+    fs::remove_file(repository.path().join("gone")).unwrap();
+    let expected = DiffStat {
+        files: vec![
+            change("a", 2, 1),
+            FileChange { path: "bytes".into(), lines: LineChange::Binary },
+            change("gone", 0, 2),
+            change("new", 3, 0),
+            change("staged", 1, 0),
+        ],
+        added: 6,
+        removed: 3,
+    };
+    assert_eq!(diff_stat(&repository.ours(), &head(&repository)), expected);
+    let tree = repository.ours().tree_of_worktree().unwrap();
+    assert_eq!(diff_stat(&repository.ours(), &tree.into()), DiffStat::default());
+}
+
+#[test]
+fn before_the_first_commit_the_base_is_the_empty_tree() {
+    let repository = Repository::unborn();
+    let git = repository.ours();
+    let base: Treeish = git.empty_tree().unwrap().into();
+    assert_eq!(Treeish::from(git.tree_of_worktree().unwrap()), base);
+    assert_eq!(diff_stat(&git, &base), DiffStat::default());
+    repository.file("a", "1\n");
+    assert_eq!(diff_stat(&git, &base).files, [change("a", 1, 0)]);
+}
+
+#[test]
+fn nothing_can_be_hidden_from_the_count() {
+    let repository = Repository::new();
+    let base = head(&repository);
+    repository.git(&["update-index", "--assume-unchanged", "a"]);
+    repository.file("a", "1\n2\n3\n4\n");
+    repository.file(".gitattributes", "* -diff\n*.x binary\n");
+    repository.file("b.x", "1\n");
+    repository.git(&["config", "diff.external", "/bin/false"]);
+    repository.git(&["config", "diff.renames", "copies"]);
+    let expected = [change(".gitattributes", 2, 0), change("a", 1, 0), change("b.x", 1, 0)];
+    assert_eq!(diff_stat(&repository.ours(), &base).files, expected);
+}
+
+#[test]
+fn line_endings_follow_the_users_setting() {
+    let repository = Repository::new();
+    repository.git(&["config", "core.autocrlf", "true"]);
+    repository.git(&["config", "core.safecrlf", "true"]);
+    repository.file("a", "1\r\n2\r\n3\r\n");
+    let base = head(&repository);
+    assert_eq!(diff_stat(&repository.ours(), &base), DiffStat::default());
+    repository.file("mixed", "1\r\n2\n");
+    assert_eq!(diff_stat(&repository.ours(), &base).files, [change("mixed", 2, 0)]);
+    repository.git(&["config", "core.autocrlf", "false"]);
+    assert_eq!(diff_stat(&repository.ours(), &base).added, 5);
+}
+
+#[test]
+fn a_huge_file_is_counted() {
+    let repository = Repository::new();
+    // More than git may write as output.
+    let file = fs::File::create(repository.path().join("huge")).unwrap();
+    file.set_len(100 * 1024 * 1024).unwrap();
+    let (git, base) = (repository.ours(), head(&repository));
+    let stat = diff_stat(&git, &base);
+    assert_eq!(stat.files, [FileChange { path: "huge".into(), lines: LineChange::Binary }]);
+    repository.file("huge", "line\n".repeat(16 * 1024 * 1024));
+    assert_eq!(diff_stat(&git, &base).added, 16 * 1024 * 1024);
+}
+
+#[test]
+fn a_sparse_work_tree_is_refused() {
+    let repository = Repository::new();
+    repository.file("d/b", "");
+    repository.commit();
+    repository.git(&["sparse-checkout", "set", "--no-cone", "a"]);
+    assert_eq!(repository.ours().tree_of_worktree().unwrap_err().cause, GitCause::Sparse);
+}
+
+#[test]
+fn a_folder_inside_gives_the_whole_tree() {
+    let repository = Repository::new();
+    repository.file("d/b", "1\n");
+    repository.file("c", "1\n");
+    let inside = windlass_workspace::Git::new(repository.path().join("d"));
+    assert_eq!(inside.tree_of_worktree().unwrap(), repository.ours().tree_of_worktree().unwrap());
+    let stat = diff_stat(&inside, &head(&repository));
+    assert_eq!(stat.files, [change("c", 1, 0), change("d/b", 1, 0)]);
+}
+
+#[test]
+fn a_file_that_git_would_leave_out_is_refused() {
+    for name in ["git~1", ".git ", ".g\u{200c}it"] {
+        let repository = Repository::new();
+        repository.file(format!("sub/{name}/config"), "x\n");
+        let error = repository.ours().tree_of_worktree().unwrap_err().to_string();
+        assert!(error.contains("stands for `.git` elsewhere"), "{error}");
+    }
+}

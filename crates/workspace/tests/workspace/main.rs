@@ -1,0 +1,7 @@
+//! The tests of the crate, one program.
+
+mod blobs;
+mod git;
+mod seed;
+mod snapshot;
+mod takeover;

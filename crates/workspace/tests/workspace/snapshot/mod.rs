@@ -1,0 +1,15 @@
+//! Snapshots of workspaces, on real folders and repositories.
+#![expect(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests")]
+
+mod capture;
+mod check;
+mod compare;
+mod hostile;
+mod kill;
+mod merge;
+mod pack;
+mod permissions;
+mod restore;
+mod roundtrip;
+mod user;
+mod world;
