@@ -10,6 +10,7 @@ use windlass_kernel::Digest;
 use super::index::digest_of_entries;
 use super::layers::{Found, Kind, Layers, read_file};
 use super::logs::{self, LogMark};
+use super::refs::OWN_LOGS;
 use super::{Baseline, TakeOverError};
 use crate::git::replace::replace;
 
@@ -155,7 +156,7 @@ pub(super) fn plain_files(
         if is_top && skipped.iter().any(|name| root.as_os_str() == *name) {
             continue;
         }
-        for (path, found) in layers.files(&root, FILES_MAX)? {
+        for (path, found) in layers.files_without(&root, Some(Path::new(OWN_LOGS)), FILES_MAX)? {
             if classify(&path, owners) == Class::Plain {
                 files.insert(path, found);
             }

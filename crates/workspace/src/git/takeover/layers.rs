@@ -78,14 +78,20 @@ pub(super) fn kind_of(path: &Path) -> Option<Kind> {
     })
 }
 
-/// Reads a regular file of a limited size; a link is not followed.
-pub(super) fn read_file(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+/// Opens a regular file; a link is not followed.
+pub(super) fn open_file(path: &Path) -> io::Result<File> {
     let flags = (rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK).bits();
     let flags = i32::try_from(flags).map_err(io::Error::other)?;
     let file: File = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
     if !file.metadata()?.is_file() {
         return Err(io::Error::other("it is no file"));
     }
+    Ok(file)
+}
+
+/// Reads a regular file of a limited size; a link is not followed.
+pub(super) fn read_file(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+    let file = open_file(path)?;
     let mut bytes = Vec::new();
     file.take(bytes_max + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > bytes_max {
@@ -177,6 +183,16 @@ impl Layers {
         path: &Path,
         count_max: usize,
     ) -> Result<BTreeMap<PathBuf, Found>, TakeOverError> {
+        self.files_without(path, None, count_max)
+    }
+
+    /// As [`Layers::files`], without opening one of the folders below the path.
+    pub fn files_without(
+        &self,
+        path: &Path,
+        skipped: Option<&Path>,
+        count_max: usize,
+    ) -> Result<BTreeMap<PathBuf, Found>, TakeOverError> {
         let mut files = BTreeMap::new();
         let mut folders = Vec::new();
         let found = self.find(path);
@@ -187,6 +203,9 @@ impl Layers {
         }
         while let Some((folder, depth)) = folders.pop() {
             for (path, found) in self.list(&folder) {
+                if skipped == Some(&*path) {
+                    continue;
+                }
                 if found.is_folder() {
                     folders.push((path, depth + 1));
                 } else {

@@ -30,13 +30,14 @@ use windlass_kernel::Code;
 use self::files::{Class, FileChange, Owner, classify, digest_of, git_dir};
 use self::layers::{Found, Kind, Layers, UpperEntry, read_file};
 use self::logs::LogMark;
-use self::refs::{RefChange, RefValue, Refs, head_of, read_refs, refs_after};
+use self::refs::{OWN_LOGS, RefChange, RefValue, Refs, head_of, read_refs, refs_after};
 use self::worktrees::NewWorktree;
 use super::error::GitCause;
 use super::{Access, GitError, Invocation};
 
-/// Refs that no command may change: those of snapshots, and those that make git show another object than is there.
-const PROTECTED_REFS: [&str; 2] = [crate::snapshot::SNAPSHOT_REFS, "refs/replace/"];
+/// The refs that make git show another object than is there. No command may change them, nor those of snapshots, which
+/// it does not even see.
+const REPLACE_REFS: &str = "refs/replace/";
 const OPERATION: &str = "take over the changes of git";
 /// How often the objects of a command are imported when some are missing afterwards.
 const IMPORT_ATTEMPTS: u32 = 3;
@@ -194,6 +195,7 @@ impl Baseline {
     /// [`TakeOverError::File`], also when the file system of the folder has no extended attributes.
     pub fn show_in(&self, upper: &Path) -> Result<(), TakeOverError> {
         refs::show(&self.refs, upper).map_err(|error| TakeOverError::file(upper, &error))?;
+        refs::hide(upper, Path::new(OWN_LOGS));
         for id in self.files.keys().filter_map(|name| name.strip_suffix("index")) {
             for name in ["index", "HEAD"] {
                 refs::hide_lock(upper, &Path::new(id).join(name));
@@ -400,6 +402,11 @@ fn report_left_out(
     report: &mut TakenOver,
 ) {
     for entry in entries {
+        let list = match classify(&entry.path, owners) {
+            Class::Protected => &mut report.protected,
+            Class::Ignored => &mut report.ignored,
+            Class::Object | Class::Ref | Class::Head | Class::Plain | Class::Worktree => continue,
+        };
         let lower = layers.lower.join(&entry.path);
         let changed = match entry.kind {
             Kind::File { .. } => {
@@ -409,14 +416,12 @@ fn report_left_out(
                     })
             }
             Kind::Folder { opaque } => opaque && lower.symlink_metadata().is_ok(),
-            // Locks are hidden from the start.
-            Kind::Whiteout => entry.path.extension().is_none_or(|end| end != "lock"),
+            // These are hidden from the start.
+            Kind::Whiteout => {
+                entry.path.extension().is_none_or(|end| end != "lock")
+                    && entry.path != Path::new(OWN_LOGS)
+            }
             Kind::Other => true,
-        };
-        let list = match classify(&entry.path, owners) {
-            Class::Protected => &mut report.protected,
-            Class::Ignored => &mut report.ignored,
-            Class::Object | Class::Ref | Class::Head | Class::Plain | Class::Worktree => continue,
         };
         if changed {
             list.push(entry.path.to_string_lossy().into_owned());

@@ -1,14 +1,16 @@
 //! Refs in an overlay: what they were, what they are, and what a command made of them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
-use std::{fmt, fs, io};
+use std::{fmt, fs};
 
 use rustix::fs::{CWD, FileType, Mode, XattrFlags, mknodat};
 use serde::{Deserialize, Serialize};
 
-use super::layers::{Found, Kind, Layers, OPAQUE, kind_of, read_file};
-use super::{PROTECTED_REFS, TakeOverError};
+use super::layers::{Found, Kind, Layers, OPAQUE, kind_of, open_file, read_file};
+use super::{REPLACE_REFS, TakeOverError};
+use crate::snapshot::SNAPSHOT_REFS;
 
 /// The file with all packed refs.
 const PACKED: &str = "packed-refs";
@@ -18,7 +20,9 @@ const OWN: [&str; 3] = ["refs/bisect/", "refs/worktree/", "refs/rewritten/"];
 const REFS_MAX: usize = 200_000;
 /// The size limit of a file with one ref.
 const REF_BYTES_MAX: u64 = 4096;
-/// The size limit of `packed-refs`.
+/// The folder of the logs of Windlass's own refs. Git writes none, unless somebody made the folder.
+pub(super) const OWN_LOGS: &str = "logs/refs/windlass";
+/// The size limit of `packed-refs`, without Windlass's own refs.
 const PACKED_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// The value of a ref, as git writes it: an object id, or `ref: ` and the name of another ref.
@@ -53,13 +57,15 @@ pub(super) struct RefChange {
 }
 
 impl RefValue {
-    /// Reads the content of a ref file; `None` when it is not valid.
+    /// Reads the content of a ref file; `None` when it is not valid, or leads to a ref of Windlass: whoever commits on
+    /// such a branch would move that ref.
     pub fn parse(bytes: &[u8], digits: usize) -> Option<Self> {
         let text = std::str::from_utf8(bytes).ok()?.trim_end();
         match text.strip_prefix("ref:") {
             Some(target) => {
                 let target = target.trim_start();
-                is_ref_name(target).then(|| Self(format!("ref: {target}")))
+                let valid = is_ref_name(target) && !is_windlass(target);
+                valid.then(|| Self(format!("ref: {target}")))
             }
             None => is_id(text, digits).then(|| Self(text.to_owned())),
         }
@@ -86,6 +92,12 @@ fn is_id(text: &str, digits: usize) -> bool {
     text.len() == digits && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
 }
 
+/// Whether a name is that of one of Windlass's own refs, or takes the place of their folder.
+pub(super) fn is_windlass(name: &str) -> bool {
+    name.strip_prefix(SNAPSHOT_REFS.trim_end_matches('/'))
+        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
 /// Whether git accepts this as a full name of a ref.
 pub(super) fn is_ref_name(name: &str) -> bool {
     let part = |part: &str| {
@@ -103,20 +115,20 @@ pub(super) fn is_ref_name(name: &str) -> bool {
 /// Which folder is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Folder {
-    /// What is not valid is left out.
+    /// What is not valid is left out, and so are Windlass's own refs, whose number grows with every run.
     Real,
     /// What is not valid is an error.
     Upper,
 }
 
-/// Reads all refs of a repository.
+/// Reads the refs of a repository, without Windlass's own.
 pub(super) fn read_refs(common: &Path, digits: usize) -> Result<Refs, TakeOverError> {
     let mut refs = Refs::new();
     // In this order, as git does it: whoever packs a ref removes its file afterwards.
     for (name, value) in read_loose(common, digits, Folder::Real)? {
         refs.entry(name).or_default().loose = Some(value);
     }
-    for (name, value) in read_packed(common, digits)?.unwrap_or_default() {
+    for (name, value) in read_packed(common, digits, Folder::Real)?.unwrap_or_default() {
         refs.entry(name).or_default().packed = Some(value);
     }
     Ok(refs)
@@ -149,11 +161,17 @@ pub(super) fn show(refs: &Refs, upper: &Path) -> io::Result<()> {
 /// Hides the lock of a file of the repository from the command, which writes to a file of its own: the overlay goes on to
 /// show a lock that is long gone. Where the kernel allows it to root alone, it stays visible.
 pub(super) fn hide_lock(upper: &Path, path: &Path) {
-    let mut lock = upper.join(path).into_os_string();
+    let mut lock = path.as_os_str().to_owned();
     lock.push(".lock");
-    let _ = fs::create_dir_all(Path::new(&lock).parent().unwrap_or(upper));
+    hide(upper, Path::new(&lock));
+}
+
+/// Hides a path of the repository from the command.
+pub(super) fn hide(upper: &Path, path: &Path) {
+    let path = upper.join(path);
+    let _ = fs::create_dir_all(path.parent().unwrap_or(upper));
     // The mark of something that was removed.
-    let _ = mknodat(CWD, &lock, FileType::CharacterDevice, Mode::empty(), 0);
+    let _ = mknodat(CWD, &path, FileType::CharacterDevice, Mode::empty(), 0);
 }
 
 /// The refs as the command left them.
@@ -161,7 +179,7 @@ pub(super) fn refs_after(upper: &Path, digits: usize) -> Result<Refs, TakeOverEr
     let mut refs = Refs::new();
     let packed = match kind_of(&upper.join(PACKED)) {
         Some(Kind::Whiteout) | None => None,
-        Some(_) => read_packed(upper, digits)?,
+        Some(_) => read_packed(upper, digits, Folder::Upper)?,
     };
     for (name, value) in packed.unwrap_or_default() {
         refs.entry(name).or_default().packed = Some(value);
@@ -176,18 +194,42 @@ pub(super) fn refs_after(upper: &Path, digits: usize) -> Result<Refs, TakeOverEr
 fn read_packed(
     folder: &Path,
     digits: usize,
+    which: Folder,
 ) -> Result<Option<BTreeMap<String, RefValue>>, TakeOverError> {
     let damaged = |why: &str| TakeOverError::damaged(Path::new(PACKED), why);
     let path = folder.join(PACKED);
     match kind_of(&path) {
         None => Ok(None),
         Some(Kind::File { .. }) => {
-            let bytes = read_file(&path, PACKED_BYTES_MAX);
+            let bytes = match which {
+                Folder::Real => read_others(&path),
+                Folder::Upper => read_file(&path, PACKED_BYTES_MAX),
+            };
             let bytes = bytes.map_err(|error| damaged(&error.to_string()))?;
             parse_packed(&bytes, digits).map(Some).ok_or_else(|| damaged("it is not valid"))
         }
         Some(Kind::Folder { .. } | Kind::Whiteout | Kind::Other) => Err(damaged("it is no file")),
     }
+}
+
+/// Reads the lines of `packed-refs` that are not of Windlass's own refs.
+fn read_others(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = BufReader::new(open_file(path)?);
+    let (mut bytes, mut start) = (Vec::new(), 0);
+    while file.by_ref().take(REF_BYTES_MAX).read_until(b'\n', &mut bytes)? > 0 {
+        let line = bytes.get(start..).unwrap_or_default();
+        let name = line.splitn(2, |byte| *byte == b' ').nth(1).unwrap_or_default();
+        let name = std::str::from_utf8(name).unwrap_or_default().trim_end();
+        // The others say what tags lead to.
+        if line.starts_with(b"^") || is_windlass(name) {
+            bytes.truncate(start);
+        }
+        start = bytes.len();
+        if start as u64 > PACKED_BYTES_MAX {
+            return Err(io::Error::other(format!("it has more than {PACKED_BYTES_MAX} bytes")));
+        }
+    }
+    Ok(bytes)
 }
 
 /// Reads the refs that have files of their own.
@@ -198,7 +240,9 @@ fn read_loose(
 ) -> Result<BTreeMap<String, RefValue>, TakeOverError> {
     let layers = Layers { upper: None, lower: folder.to_owned() };
     let mut refs = BTreeMap::new();
-    for (path, found) in layers.files(Path::new("refs"), REFS_MAX)? {
+    let own = Path::new(SNAPSHOT_REFS);
+    let skipped = (which == Folder::Real).then_some(own);
+    for (path, found) in layers.files_without(Path::new("refs"), skipped, REFS_MAX)? {
         let lock = path.extension().is_some_and(|end| end == "lock");
         let value = match found {
             Found::Lower(_, Kind::Whiteout) => continue,
@@ -250,7 +294,7 @@ pub(super) fn changes(
         if after == before || after == present {
             continue;
         }
-        if PROTECTED_REFS.iter().any(|protected| name.starts_with(protected)) {
+        if is_windlass(name) || name.starts_with(REPLACE_REFS) {
             protected.push(name.clone());
             continue;
         }
@@ -315,6 +359,13 @@ mod tests {
         assert_eq!(RefValue::parse(format!("{id}\n").as_bytes(), 40).unwrap().id(), Some(&*id));
         let head = RefValue::parse(b"ref: refs/heads/x\n", 40).unwrap();
         assert_eq!((head.target(), head.id()), (Some("refs/heads/x"), None));
+        for name in ["refs/windlass", "refs/windlass/run/pre"] {
+            assert!(is_ref_name(name) && is_windlass(name), "{name}");
+            assert_eq!(RefValue::parse(format!("ref: {name}").as_bytes(), 40), None);
+        }
+        for name in ["refs/windlassx", "refs/heads/windlass/x", "refs/Windlass/x"] {
+            assert!(!is_windlass(name), "{name}");
+        }
         for bad in [&b""[..], b"ref: HEAD\n", b"ref: ../x\n", b"abc\n", b"\xff"] {
             assert_eq!(RefValue::parse(bad, 40), None);
         }

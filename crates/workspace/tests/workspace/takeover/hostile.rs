@@ -5,7 +5,7 @@ use windlass_kernel::Code;
 use crate::takeover::cell::Cell;
 
 /// Commands after which nothing may be taken over.
-const DAMAGE: [&str; 29] = [
+const DAMAGE: [&str; 33] = [
     "rm -rf .git/*",
     "rm -rf .git/refs",
     "rm -rf .git/objects",
@@ -20,6 +20,10 @@ const DAMAGE: [&str; 29] = [
     "git switch -q --orphan x && rm -rf .git/refs/heads/* .git/refs/tags/* .git/refs/windlass .git/packed-refs",
     "echo $(git rev-parse HEAD | tr '0-9a-f' '1-9a-f0') > .git/refs/heads/x",
     "echo garbage > .git/refs/heads/x",
+    "mkdir .git/refs/windlass && echo garbage > .git/refs/windlass/x",
+    "git symbolic-ref HEAD refs/windlass/run/pre",
+    "git symbolic-ref refs/heads/x refs/windlass/run/pre",
+    "git symbolic-ref refs/heads/x refs/windlass",
     "ln -s /etc/passwd .git/refs/heads/x",
     "mkfifo .git/refs/heads/x",
     "echo $(git rev-parse HEAD) > '.git/refs/heads/x y'",
@@ -61,7 +65,7 @@ fn damage_is_refused_and_the_repository_stays_as_it_was() {
 }
 
 /// Commands whose effect is reported as protected, with its name.
-const PROTECTED: [(&str, &str); 20] = [
+const PROTECTED: [(&str, &str); 24] = [
     (
         "b=$(echo b | git hash-object -w --stdin) && git update-ref refs/replace/$b $b",
         "refs/replace/61780798228d17af2d34fce4cfbdf35556832472",
@@ -85,9 +89,20 @@ const PROTECTED: [(&str, &str); 20] = [
         "mkdir -p .git/objects/info && echo /elsewhere > .git/objects/info/alternates",
         "objects/info/alternates",
     ),
-    ("git update-ref -d refs/windlass/run/pre", "refs/windlass/run/pre"),
     ("git update-ref refs/windlass/run/pre HEAD", "refs/windlass/run/pre"),
     ("git update-ref refs/windlass/evil HEAD", "refs/windlass/evil"),
+    ("git update-ref refs/windlass/evil HEAD && git pack-refs --all", "refs/windlass/evil"),
+    ("git symbolic-ref refs/windlass/evil refs/heads/main", "refs/windlass/evil"),
+    // In the repository it would take the place of the folder.
+    ("git update-ref refs/windlass HEAD", "refs/windlass"),
+    (
+        "mkdir -p .git/logs/refs/windlass && echo x > .git/logs/refs/windlass/evil",
+        "logs/refs/windlass/evil",
+    ),
+    (
+        "git -c core.logAllRefUpdates=always update-ref refs/windlass/run/pre HEAD",
+        "logs/refs/windlass/run/pre",
+    ),
     (
         "mkdir -p .git/worktrees/w && echo ../.. > .git/worktrees/w/commondir && echo /elsewhere/.git > .git/worktrees/w/gitdir && cp .git/HEAD .git/worktrees/w",
         "worktrees/w",

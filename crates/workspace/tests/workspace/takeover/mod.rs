@@ -6,3 +6,4 @@ mod cell;
 mod concurrent;
 mod hostile;
 mod ordinary;
+mod own_refs;
