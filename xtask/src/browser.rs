@@ -17,7 +17,9 @@ pub fn check(root: &Path) -> Result<()> {
     tools::require_browser()?;
     packages::install(root, "browser", |_| Ok(()))?;
     let mut command = if tools::has_nextest() {
-        cargo::command(root, &["nextest", "run", "--workspace", "-E", TESTS])
+        let mut command = cargo::nextest(root);
+        command.args(["-E", TESTS]);
+        command
     } else {
         cargo::command(root, &["test", "--workspace", "--test", "cli", "browser::"])
     };

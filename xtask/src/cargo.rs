@@ -28,6 +28,15 @@ pub fn command(root: &Path, arguments: &[&str]) -> Command {
     command
 }
 
+/// A cargo-nextest command that runs tests of the workspace. Many of them wait for processes, pauses and time limits, so
+/// two run on each processor.
+pub fn nextest(root: &Path) -> Command {
+    let mut command = command(root, &["nextest", "run", "--workspace"]);
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    command.arg("--test-threads").arg((2 * processors).to_string());
+    command
+}
+
 fn describes_package(variable: &str) -> bool {
     variable.starts_with("CARGO_PKG_") || variable.starts_with("CARGO_MANIFEST_")
 }

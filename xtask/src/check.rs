@@ -34,7 +34,7 @@ pub const STAGES: &[Stage] = &[
     stage("clippy", 60, "lints, warnings are errors", |root| cargo(root, CLIPPY)),
     stage("docs", 60, "rustdoc, warnings are errors", docs),
     stage("build", 60, "the binary, the examples and all tests", |root| {
-        cargo::run(test(root).arg("--no-run"))
+        cargo::run(&mut build(root))
     }),
     stage("schemas", 60, "the JSON Schemas are up to date", |root| generate(root, "schemas")),
     stage("vectors", 60, "the test vectors are up to date", |root| generate(root, "vectors")),
@@ -164,13 +164,27 @@ fn generate(root: &Path, kind: &str) -> Result<()> {
     generate::run(root, &[kind, "--check"])
 }
 
-/// The command that builds and runs all tests.
+/// What `cargo test` builds and runs where cargo-nextest is missing.
+const TEST: [&str; 6] = ["test", "--workspace", "--lib", "--bins", "--tests", "--examples"];
+
+/// The command that builds all tests.
+fn build(root: &Path) -> Command {
+    let mut command = if tools::has_nextest() {
+        cargo::command(root, &["nextest", "run", "--workspace"])
+    } else {
+        cargo::command(root, &TEST)
+    };
+    command.arg("--no-run");
+    command
+}
+
+/// The command that runs all tests.
 fn test(root: &Path) -> Command {
     if tools::has_nextest() {
-        return cargo::command(root, &["nextest", "run", "--workspace"]);
+        return cargo::nextest(root);
     }
     println!("cargo-nextest is not installed: `cargo test` is used");
-    cargo::command(root, &["test", "--workspace", "--lib", "--bins", "--tests", "--examples"])
+    cargo::command(root, &TEST)
 }
 
 fn tests(root: &Path) -> Result<()> {

@@ -59,7 +59,8 @@ fn run(root: &Path, tests: &str) -> Result<()> {
         tools::has_nextest(),
         "missing: cargo-nextest (`cargo install --locked cargo-nextest`)"
     );
-    let mut command = cargo::command(root, &["nextest", "run", "--workspace", "-E", tests]);
+    let mut command = cargo::nextest(root);
+    command.args(["-E", tests]);
     if !guards::is_up_to_date(root)? {
         println!(
             "docs/guards.md was measured with other clients or hooks: all its cases are tried"

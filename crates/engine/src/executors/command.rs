@@ -250,10 +250,14 @@ fn phase_result(reply: Reply) -> WorkResult {
                 Ok(usage) => WorkResult::answer(answer).with_usage(usage),
                 Err(reason) => WorkResult::failed("validation_error", reason),
             },
-            None => WorkResult::failed(
-                "validation_error",
-                format!("the program printed no JSON object: {}", tail(&result)),
-            ),
+            None => {
+                let printed = match result.pointer("/cut/stdout/bytes") {
+                    Some(bytes) => format!("{bytes} bytes, which are too many for an answer"),
+                    None => "no JSON object".to_owned(),
+                };
+                let reason = format!("the program printed {printed}: {}", tail(&result));
+                WorkResult::failed("validation_error", reason)
+            }
         },
         Reply::Failure { code, message, result, .. } => {
             let class = if code == Code::ToolTimeout { "timeout" } else { "critical_failure" };

@@ -1,6 +1,7 @@
 //! Every public code is met by a scenario, and ends the binary as its page says.
 
 use std::collections::BTreeSet;
+use std::sync::Mutex;
 
 use windlass_kernel::Code;
 
@@ -35,20 +36,35 @@ fn every_code_has_a_scenario_or_a_reason() {
 
 #[test]
 fn every_code_is_shown_and_ends_as_its_page_says() {
-    let mut wrong = Vec::new();
-    for (code, scenario) in scenarios() {
-        let outcome = scenario();
-        if *code == Code::StoreFull && outcome.stderr.contains("unshare") {
-            eprintln!("no namespaces here: no disk can be made full");
-            continue;
+    // Most of them wait for something most of the time.
+    let (queue, wrong) = (Mutex::new(scenarios()), Mutex::new(Vec::new()));
+    std::thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                while let Some((code, scenario)) = { queue.lock().unwrap().next() } {
+                    wrong.lock().unwrap().extend(wrongs(*code, *scenario));
+                }
+            });
         }
-        let shown = outcome.text().to_owned() + &outcome.stderr;
-        if !shown.contains(&format!("[{code}]")) {
-            wrong.push(format!("{code} is not shown:\n{outcome}"));
-        }
-        if outcome.code != Some(stated(*code)) {
-            wrong.push(format!("the page of {code} says {}:\n{outcome}", stated(*code)));
-        }
-    }
+    });
+    let wrong = wrong.into_inner().unwrap();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// What is wrong with what a scenario shows.
+fn wrongs(code: Code, scenario: Scenario) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let outcome = scenario();
+    if code == Code::StoreFull && outcome.stderr.contains("unshare") {
+        eprintln!("no namespaces here: no disk can be made full");
+        return wrong;
+    }
+    let shown = outcome.text().to_owned() + &outcome.stderr;
+    if !shown.contains(&format!("[{code}]")) {
+        wrong.push(format!("{code} is not shown:\n{outcome}"));
+    }
+    if outcome.code != Some(stated(code)) {
+        wrong.push(format!("the page of {code} says {}:\n{outcome}", stated(code)));
+    }
+    wrong
 }

@@ -11,8 +11,11 @@ use crate::world::Repo;
 /// The credential of the model.
 pub const KEY: &str = "key-of-the-model-5150";
 
-/// The services, each with what follows the address and the variable of its credential.
-pub const APIS: [(&str, &str, &str); 3] = [
+/// A service, with what follows the address and the variable of its credential.
+pub type Api = (&'static str, &'static str, &'static str);
+
+/// The services.
+pub const APIS: [Api; 3] = [
     ("anthropic", "", "ANTHROPIC_API_KEY"),
     ("openai-chat", "/v1", "OPENAI_API_KEY"),
     ("openai-responses", "/v1", "OPENAI_API_KEY"),

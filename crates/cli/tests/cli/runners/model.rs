@@ -2,27 +2,33 @@
 
 use serde_json::{Value, json};
 
-use crate::runners::lab::{APIS, KEY, Lab};
+use crate::runners::lab::{APIS, Api, KEY, Lab};
 use crate::scripted::{call, calls, script, shell};
 use crate::world::{VOICE, id_of};
 
+/// The same with every service, at once: most of the time they wait.
+fn with_each(act: impl Fn(Api) -> Lab + Sync) -> Vec<Lab> {
+    let act = &act;
+    std::thread::scope(|scope| {
+        let started = APIS.map(|api| scope.spawn(move || act(api)));
+        started.map(|thread| thread.join().expect("a lab")).into()
+    })
+}
+
 /// A run whose builder takes these steps passes with every service.
-#[track_caller]
 fn passes(build: &[Value]) -> Vec<Lab> {
-    APIS.map(|api| {
+    with_each(|api| {
         let lab = Lab::new(api, &script(build.to_vec()), "");
         let before = lab.repo.commits();
         lab.run().exit(0);
         lab.has_passed(before);
         lab
     })
-    .into()
 }
 
 /// A run whose builder takes these steps fails with this class, with every service.
-#[track_caller]
 fn fails(build: &[Value], more: &str, class: &str) -> Vec<Lab> {
-    APIS.map(|api| {
+    with_each(|api| {
         let lab = Lab::new(api, &script(build.to_vec()), more);
         let outcome = lab.run();
         assert_ne!(outcome.code, Some(0), "{outcome}");
@@ -31,7 +37,6 @@ fn fails(build: &[Value], more: &str, class: &str) -> Vec<Lab> {
         assert!(!failure.contains(KEY), "{failure}");
         lab
     })
-    .into()
 }
 
 #[test]

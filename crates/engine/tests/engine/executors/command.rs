@@ -42,7 +42,9 @@ fn whatever_else_a_program_does_fails_the_phase() {
         (r#"echo '{"usage":{"input_tokens":-1}}'"#, "is not a whole number"),
         (r#"echo '{"usage":{"input_tokens":"many"}}'"#, "is not a whole number"),
         ("kill -9 $$", "command"),
-        ("head -c 3000000 /dev/zero", "wrote more than"),
+        ("head -c 3000000 /dev/zero", "printed 3000000 bytes, which are too many"),
+        // A valid beginning and a valid end make no answer.
+        (r#"echo "{\"a\":[0"; yes ,0 | head -c 3000000; echo "]}""#, "bytes, which are too many"),
     ] {
         let run = run_of(script);
         assert!(detail(&run).contains(why), "{script}: {}", detail(&run));
