@@ -97,7 +97,13 @@ impl Snapshots {
     /// Captures a workspace whose lock is held.
     pub(super) fn capture_locked(&self, workspace: &Workspace) -> Result<Capture, SnapshotError> {
         let last = match self.load_index_state(workspace) {
-            SavedIndex::Unusable { last } => last,
+            SavedIndex::Unusable { last } => {
+                if last.is_none() {
+                    // A new work tree: others may be gone. What cannot be removed is tried again with the next one.
+                    drop(self.sweep_workspaces());
+                }
+                last
+            }
             SavedIndex::Intact(state) => {
                 let last = state.tree.clone();
                 match self.capture_with(workspace, state) {

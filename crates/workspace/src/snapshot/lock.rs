@@ -1,7 +1,8 @@
 //! Locks between processes.
 
-use std::fs::{File, TryLockError};
+use std::fs::{self, File, TryLockError};
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -20,7 +21,7 @@ const STORED: &str = "lock-stored";
 /// A lock, released when it is dropped.
 #[derive(Debug)]
 pub struct SnapshotLock {
-    _file: File,
+    pub(super) file: File,
 }
 
 /// Locks a file; waits while another process has locked it.
@@ -34,12 +35,18 @@ fn lock(
     try_lock: impl Fn(&File) -> Result<(), TryLockError>,
 ) -> Result<SnapshotLock, SnapshotError> {
     let fail = |error: io::Error| SnapshotError::file("lock", path, &error);
-    let file = File::options().create(true).truncate(false).write(true).open(path);
-    let file = file.map_err(fail)?;
+    let open = || {
+        let options =
+            File::options().create(true).truncate(false).read(true).write(true).open(path);
+        options.map_err(fail)
+    };
+    let mut file = open()?;
     let deadline = Instant::now() + wait;
     loop {
         match try_lock(&file) {
-            Ok(()) => return Ok(SnapshotLock { _file: file }),
+            Ok(()) if is_at(&file, path) => return Ok(SnapshotLock { file }),
+            // Whoever removed the workspace's files has removed it meanwhile.
+            Ok(()) => file = open()?,
             Err(TryLockError::Error(error)) => return Err(fail(error)),
             Err(TryLockError::WouldBlock) if Instant::now() >= deadline => {
                 return Err(SnapshotError::Busy(wait.as_millis()));
@@ -47,6 +54,26 @@ fn lock(
             Err(TryLockError::WouldBlock) => thread::sleep(LOCK_PAUSE),
         }
     }
+}
+
+/// Locks a file that exists; `None` if another process has locked it, or removed it.
+pub(super) fn lock_if_free(path: &Path) -> io::Result<Option<SnapshotLock>> {
+    let file = match File::options().read(true).write(true).open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        opened => opened?,
+    };
+    match file.try_lock() {
+        Ok(()) => Ok(is_at(&file, path).then_some(SnapshotLock { file })),
+        Err(TryLockError::WouldBlock) => Ok(None),
+        Err(TryLockError::Error(error)) => Err(error),
+    }
+}
+
+/// Whether a path still leads to an open file.
+fn is_at(file: &File, path: &Path) -> bool {
+    let id = |found: fs::Metadata| (found.dev(), found.ino());
+    let (open, there) = (file.metadata().map(id), fs::symlink_metadata(path).map(id));
+    open.is_ok_and(|open| there.is_ok_and(|there| there == open))
 }
 
 impl Snapshots {

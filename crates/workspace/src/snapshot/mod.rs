@@ -23,6 +23,7 @@ mod error;
 mod extras;
 mod ignored;
 mod index_state;
+mod leftovers;
 mod lock;
 mod merge;
 mod object_index;

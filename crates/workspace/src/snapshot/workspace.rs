@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use windlass_kernel::Digest;
 
+use super::leftovers::{self, INDEX, LOCK, STAGE, STATE};
 use super::lock::{SnapshotLock, lock_exclusive};
 use super::object_reader::ObjectFormat;
 use super::{SnapshotError, Snapshots};
@@ -31,7 +32,7 @@ fn canonical(folder: &Path) -> Result<PathBuf, SnapshotError> {
     folder.canonicalize().map_err(|error| SnapshotError::file("find", folder, &error))
 }
 
-fn key(folder: &Path) -> String {
+pub(super) fn key(folder: &Path) -> String {
     let digest = Digest::of(folder.as_os_str().as_encoded_bytes());
     digest.hex().as_str().chars().take(32).collect()
 }
@@ -56,22 +57,26 @@ impl Workspace {
 
     /// The path of our private index.
     pub fn index(&self, private: &Path) -> PathBuf {
-        private.join(format!("index-{}", self.key))
+        private.join(format!("{INDEX}{}", self.key))
     }
 
     /// The path of the saved [`IndexState`](super::index_state::IndexState).
     pub fn state(&self, private: &Path) -> PathBuf {
-        private.join(format!("state-{}", self.key))
+        private.join(format!("{STATE}{}", self.key))
     }
 
     /// The path of the staging directory.
     pub fn staging(&self, private: &Path) -> PathBuf {
-        private.join(format!("stage-{}", self.key))
+        private.join(format!("{STAGE}{}", self.key))
     }
 
     /// Locks the workspace; waits while another process has locked it.
     pub fn lock(&self, private: &Path) -> Result<SnapshotLock, SnapshotError> {
-        lock_exclusive(&private.join(format!("lock-{}", self.key)))
+        let path = private.join(format!("{LOCK}{}", self.key));
+        let lock = lock_exclusive(&path)?;
+        leftovers::note_folder(&lock, &self.folder)
+            .map_err(|error| SnapshotError::file("lock", &path, &error))?;
+        Ok(lock)
     }
 }
 

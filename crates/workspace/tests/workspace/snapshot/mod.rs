@@ -6,6 +6,7 @@ mod check;
 mod compare;
 mod hostile;
 mod kill;
+mod leftovers;
 mod merge;
 mod pack;
 mod permissions;
