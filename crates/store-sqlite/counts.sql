@@ -28,6 +28,3 @@ BEGIN
     UPDATE trace_counts SET traces = traces - 1, entries = entries - OLD.last_sequence_number
     WHERE state = OLD.state;
 END;
-
--- Finds the runs that have ended among the calls that have: `status`, `recover`.
-CREATE INDEX traces_ended_runs ON traces (trace_id) WHERE state = 'TERMINAL';

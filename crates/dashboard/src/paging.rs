@@ -107,7 +107,7 @@ pub fn scan<T>(
             open_only: among.open_only,
             state: among.state,
             before: found.reached,
-            limit: TRACES,
+            ..TraceFilter::all(TRACES)
         };
         let page = store.list_traces(&filter)?;
         for trace in &page {

@@ -133,13 +133,13 @@ fn newest(
     before: Option<TraceId>,
     limit: usize,
 ) -> Result<Vec<TraceState>, Problem> {
-    let ended = TraceFilter { open_only: false, state: Some(State::Terminal), before, limit };
+    let ended = TraceFilter { state: Some(State::Terminal), before, ..TraceFilter::all(limit) };
     let mut found = if kinds == Kinds::Open { Vec::new() } else { store.list_traces(&ended)? };
     if kinds == Kinds::Ended {
         return Ok(found);
     }
     // Calls and grants are open traces, too.
-    let mut filter = TraceFilter { open_only: true, state: None, before, limit: TRACES };
+    let mut filter = TraceFilter { before, ..TraceFilter::open(TRACES) };
     let mut count = 0;
     loop {
         let listed = store.list_traces(&filter)?;
@@ -245,7 +245,7 @@ pub fn waiting(
 /// The runs on hold of a store that began after one.
 fn on_hold(store: &dyn Store, after: Option<TraceId>) -> Result<Vec<TraceState>, Problem> {
     let state = Some(State::Checkpoint);
-    let mut filter = TraceFilter { open_only: true, state, before: None, limit: TRACES };
+    let mut filter = TraceFilter { state, ..TraceFilter::open(TRACES) };
     let mut found = Vec::new();
     loop {
         let listed = store.list_traces(&filter)?;

@@ -149,7 +149,7 @@ impl Runs {
         while found.len() < limit {
             // All that are found may be runs, so that no more are read than are wanted.
             let page_max = PAGE.min(limit - found.len()).max(PAGE_MIN);
-            let filter = TraceFilter { open_only, state, before, limit: page_max };
+            let filter = TraceFilter { open_only, state, before, ..TraceFilter::all(page_max) };
             let page = self.store.list_traces(&filter)?;
             found.extend(page.iter().filter(|trace| is_run(trace)).take(limit - found.len()));
             match page.last() {
@@ -175,7 +175,7 @@ impl Runs {
     pub fn find_named(&self, name: &RunName) -> Result<Option<TraceId>, JournalError> {
         let mut before = Some(name.upper_bound());
         loop {
-            let filter = TraceFilter { open_only: false, state: None, before, limit: PAGE };
+            let filter = TraceFilter { before, ..TraceFilter::all(PAGE) };
             let page = self.store.list_traces(&filter)?;
             for state in &page {
                 let trace_id = state.head.trace_id;

@@ -69,7 +69,7 @@ impl Lookout {
 
 fn listed(store: &dyn Store, state: State) -> Result<Vec<TraceState>, JournalError> {
     let open_only = !state.is_terminal();
-    let filter = TraceFilter { open_only, state: Some(state), before: None, limit: RUNS_MAX };
+    let filter = TraceFilter { open_only, state: Some(state), ..TraceFilter::all(RUNS_MAX) };
     Ok(store.list_traces(&filter)?)
 }
 

@@ -400,7 +400,7 @@ fn in_state(
     limit: usize,
 ) -> Result<Vec<Notification>, JournalError> {
     let open_only = !state.is_terminal();
-    let filter = TraceFilter { open_only, state: Some(state), before: None, limit };
+    let filter = TraceFilter { open_only, state: Some(state), ..TraceFilter::all(limit) };
     let mut found = Vec::new();
     for trace in store.list_traces(&filter)? {
         // Another process may be writing to it, so that its end is not compared.

@@ -171,7 +171,7 @@ fn a_receiver_is_registered_once_and_its_record_is_never_sent() {
     assert_eq!(outbox.send_due().unwrap(), Pass::default());
     assert_eq!(list(world.store.as_ref(), 10).unwrap(), Vec::new());
     assert_eq!(next_due(world.store.as_ref()).unwrap(), None);
-    let all = TraceFilter { open_only: false, state: None, before: None, limit: 10 };
+    let all = TraceFilter::all(10);
     assert_eq!(world.store.list_traces(&all).unwrap().len(), 1);
 }
 

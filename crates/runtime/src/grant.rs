@@ -440,7 +440,7 @@ pub fn grants_of_everything(
 fn grants_in(store: &dyn Store, state: State) -> Result<Vec<Grant>, GatewayError> {
     let mut all = Vec::new();
     let open_only = state == State::Granted;
-    let mut filter = TraceFilter { open_only, state: Some(state), before: None, limit: PAGE };
+    let mut filter = TraceFilter { open_only, state: Some(state), ..TraceFilter::all(PAGE) };
     loop {
         let page = store.list_traces(&filter)?;
         filter.before = page.last().map(|state| state.head.trace_id);

@@ -357,12 +357,7 @@ impl Gateway {
     /// [`GatewayError`] if the store fails.
     pub fn has_waiting_calls(&self, plan_id: PlanId) -> Result<bool, GatewayError> {
         for state in [State::Pending, State::Authorized] {
-            let filter = TraceFilter {
-                open_only: true,
-                state: Some(state),
-                before: None,
-                limit: OPEN_CALLS_MAX,
-            };
+            let filter = TraceFilter { state: Some(state), ..TraceFilter::open(OPEN_CALLS_MAX) };
             if self.store.list_traces(&filter)?.iter().any(|trace| trace.plan_id == plan_id) {
                 return Ok(true);
             }
@@ -377,12 +372,7 @@ impl Gateway {
         state: State,
         digest: Digest,
     ) -> Result<Vec<TraceId>, GatewayError> {
-        let filter = TraceFilter {
-            open_only: true,
-            state: Some(state),
-            before: None,
-            limit: OPEN_CALLS_MAX,
-        };
+        let filter = TraceFilter { state: Some(state), ..TraceFilter::open(OPEN_CALLS_MAX) };
         let mut found = Vec::new();
         for trace in self.store.list_traces(&filter)? {
             if trace.plan_id != plan_id {

@@ -56,7 +56,7 @@ pub fn requested_at(call: &Call) -> Option<Timestamp> {
 /// The calls of a session, or those of all, oldest first.
 fn calls_of(store: &dyn Store, run: Option<TraceId>) -> Result<Vec<Call>, JournalError> {
     let mut found = Vec::new();
-    let mut filter = TraceFilter { open_only: false, state: None, before: None, limit: PAGE };
+    let mut filter = TraceFilter::all(PAGE);
     loop {
         let page = store.list_traces(&filter)?;
         for trace in &page {

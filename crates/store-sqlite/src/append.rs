@@ -62,8 +62,8 @@ pub fn append(
     execute(connection, "insert entries", sql, params![id, batch.bytes])?;
     let redispatches = current.and_then(|row| row.redispatches);
     let row = TraceRow { state, number, redispatches };
-    if is_indexed {
-        trace_rows::update(connection, &row)?;
+    if let Some(before) = current.filter(|_| is_indexed) {
+        trace_rows::update(connection, &before, &row)?;
         if let Some(hash) = batch.key {
             keys::insert(connection, hash, number)?;
         }

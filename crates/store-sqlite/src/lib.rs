@@ -83,6 +83,8 @@ mod liveness;
 mod long_log;
 mod lookup;
 mod open;
+#[cfg(test)]
+mod plans;
 mod progress;
 mod redispatches;
 mod replay;

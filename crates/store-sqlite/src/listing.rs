@@ -4,8 +4,9 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
-use rusqlite::{Connection, params};
-use windlass_kernel::{HolderId, State};
+use rusqlite::types::Value;
+use rusqlite::{Connection, params_from_iter};
+use windlass_kernel::{HolderId, PlanId, State, Uuid7};
 use windlass_store::{Counts, Record, StoreError, TraceFilter, TraceState};
 
 use crate::entries::visit_trace;
@@ -15,29 +16,31 @@ use crate::sql::{Context as _, query_each};
 use crate::trace_rows::{self, COLUMNS};
 use crate::types::{TraceRow, is_open};
 
+/// Lists traces, newest first.
 pub fn traces(
     connection: &Connection,
     filter: &TraceFilter,
 ) -> Result<Vec<TraceState>, StoreError> {
-    let sql = listing_sql(filter);
-    let parameters = params![
-        filter.before.as_ref().map(|id| id.0.as_bytes()),
-        i64::try_from(filter.limit).unwrap_or(i64::MAX),
-    ];
     let mut traces = Vec::new();
-    query_each(connection, "list traces", &sql, parameters, |row| {
-        traces.push(trace_rows::read(row)?.state);
-        Ok(ControlFlow::Continue(()))
-    })?;
-    let wanted = |state: &TraceState| {
-        (is_open(state) || !filter.open_only)
-            && filter.state.is_none_or(|wanted| state.head.state == Some(wanted))
-            && filter.before.is_none_or(|before| state.head.trace_id < before)
-    };
+    if filter.limit == 0 {
+        return Ok(traces);
+    }
+    for index in indexes(filter) {
+        let (sql, parameters) = search(index, filter);
+        let mut wanted = filter.limit;
+        query_each(connection, "list traces", &sql, params_from_iter(parameters), |row| {
+            let state = trace_rows::read(row)?.state;
+            if filter.admits(&state) {
+                traces.push(state);
+                wanted -= 1;
+            }
+            Ok(if wanted == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
+        })?;
+    }
     let unindexed = replay_unindexed(connection)?;
     let unindexed =
         unindexed.iter().filter_map(|replayed| Some(replayed.trace.as_ref().ok()?.state));
-    traces.extend(unindexed.filter(wanted));
+    traces.extend(unindexed.filter(|state| filter.admits(state)));
     // The sort is stable: of two traces with one id the indexed one stays.
     traces.sort_by_key(|state| Reverse(state.head.trace_id));
     traces.dedup_by_key(|state| state.head.trace_id);
@@ -45,19 +48,53 @@ pub fn traces(
     Ok(traces)
 }
 
-/// The query for a list. Its conditions are written as in the partial indexes of open traces and ended runs, so that
-/// SQLite uses them.
-fn listing_sql(filter: &TraceFilter) -> String {
-    let open = if filter.open_only { "open" } else { "true" };
-    let state = match filter.state {
-        Some(state) => format!("state = '{}'", state.as_str()),
-        None => "true".to_owned(),
+/// An index that has the traces of a list in its order.
+#[derive(Clone, Copy, Debug)]
+pub enum Index {
+    /// The table itself.
+    All,
+    Open,
+    State(State),
+    Plan(PlanId),
+}
+
+/// The indexes that have the traces of a filter. What one index does not decide is decided for each of its traces: of
+/// those that a plan has, or, as they are few, of those that are open.
+pub fn indexes(filter: &TraceFilter) -> Vec<Index> {
+    match (filter.states(), filter.plan_id) {
+        (Some(states), plan_id)
+            if plan_id.is_none() || !states.iter().any(|state| state.is_terminal()) =>
+        {
+            states.into_iter().map(Index::State).collect()
+        }
+        (None, _) if filter.open_only => vec![Index::Open],
+        (_, Some(plan_id)) => vec![Index::Plan(plan_id)],
+        (_, None) => vec![Index::All],
+    }
+}
+
+/// The query that reads an index in the order of a list, from its end, and its parameters.
+pub fn search(index: Index, filter: &TraceFilter) -> (String, Vec<Value>) {
+    let id = |id: Uuid7| Value::Blob(id.as_bytes().to_vec());
+    let of_index = match index {
+        Index::All => None,
+        Index::Open => Some(("open", None)),
+        Index::State(state) => Some(("state = ?", Some(state.as_str().to_owned().into()))),
+        Index::Plan(plan_id) => Some(("plan_id = ?", Some(id(plan_id.0)))),
     };
-    format!(
-        "SELECT {COLUMNS} FROM traces
-         WHERE {open} AND {state} AND (?1 IS NULL OR trace_id < ?1)
-         ORDER BY trace_id DESC LIMIT ?2"
-    )
+    let before = filter.before.map(|before| ("trace_id < ?", Some(id(before.0))));
+    let not_before = filter.not_before.map(|oldest| ("trace_id >= ?", Some(id(oldest.0))));
+    let mut sql = format!("SELECT {COLUMNS} FROM traces");
+    let mut parameters = Vec::new();
+    let mut keyword = " WHERE ";
+    for (condition, parameter) in [of_index, before, not_before].into_iter().flatten() {
+        sql.push_str(keyword);
+        sql.push_str(condition);
+        parameters.extend(parameter);
+        keyword = " AND ";
+    }
+    sql.push_str(" ORDER BY trace_id DESC");
+    (sql, parameters)
 }
 
 /// How many indexed traces and entries there are, by counting them.
@@ -108,11 +145,9 @@ fn indexed_counts(connection: &Connection, sql: &str) -> Result<Counts, StoreErr
 /// The processes that open traces name as their holders.
 pub fn open_holders(connection: &Connection) -> Result<BTreeSet<HolderId>, StoreError> {
     let mut holders = BTreeSet::new();
-    let sql = format!("SELECT {COLUMNS} FROM traces WHERE open AND holder IS NOT NULL");
-    query_each(connection, "list traces", &sql, [], |row| {
-        holders.extend(trace_rows::read(row)?.state.holder);
-        Ok(ControlFlow::Continue(()))
-    })?;
+    let rows = held_rows(connection)?;
+    let open = rows.iter().filter(|row| is_open(&row.state));
+    holders.extend(open.filter_map(|row| row.state.holder));
     for replayed in replay_unindexed(connection)? {
         // Which holder a damaged trace had, nobody knows.
         let trace = replayed.trace.map_err(|_| StoreError::Corrupt {
@@ -153,31 +188,4 @@ pub fn entries(
         Ok(ControlFlow::Continue(()))
     })?;
     Ok(records)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn neither_counts_nor_ended_runs_are_looked_for_among_all_traces() {
-        let connection = Connection::open_in_memory().unwrap();
-        crate::open::create(&connection).unwrap();
-        let plan_of = |sql: &str| -> String {
-            let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
-            let rows = statement.raw_query().mapped(|row| row.get::<_, String>(3));
-            rows.map(Result::unwrap).collect::<Vec<_>>().join("; ")
-        };
-        assert_eq!(plan_of(KEPT), "SCAN trace_counts");
-        assert_eq!(plan_of(COUNTED).lines().count(), 1);
-        let filter = |open_only, state| TraceFilter { open_only, state, before: None, limit: 1 };
-        for (filter, index) in [
-            (filter(false, Some(State::Terminal)), "traces_ended_runs"),
-            (filter(true, None), "traces_open"),
-            (filter(true, Some(State::Checkpoint)), "traces_open"),
-        ] {
-            let plan = plan_of(&listing_sql(&filter));
-            assert!(plan.contains(index) && !plan.contains("TEMP B-TREE"), "{plan}");
-        }
-    }
 }

@@ -13,13 +13,30 @@ use crate::files::{DatabaseFiles, KnownFile};
 use crate::head_file::{self, Head, HeadFile};
 use crate::liveness::random_id;
 use crate::progress::Progress;
-use crate::sql::Context as _;
+use crate::sql::{Context as _, query_value};
 
 /// The schema of a database. It sets the application id and the format as well.
-pub const SCHEMA: &str = concat!(include_str!("../schema.sql"), include_str!("../counts.sql"));
+pub const SCHEMA: &str = concat!(
+    include_str!("../schema.sql"),
+    include_str!("../counts.sql"),
+    include_str!("../indexes.sql")
+);
 
-/// The part of the schema that the first stores of this format did not have: what is counted, and an index.
-const COUNTS: &str = include_str!("../counts.sql");
+/// The parts of the schema that earlier stores of this format do not have, each with the name of its last object.
+const ADDED: [(&str, &str); 2] = [
+    (
+        "traces_deleted_are_counted",
+        concat!(
+            include_str!("../counts.sql"),
+            "INSERT INTO trace_counts
+                SELECT state, count(*), sum(last_sequence_number) FROM traces GROUP BY state;"
+        ),
+    ),
+    (
+        "traces_held",
+        concat!("DROP INDEX IF EXISTS traces_ended_runs;", include_str!("../indexes.sql")),
+    ),
+];
 
 /// The format that this version reads and writes.
 pub const FORMAT: i64 = 1;
@@ -168,7 +185,7 @@ fn open_database(path: &Path, settings: Settings) -> Result<Connection, StoreErr
     snapshot.commit().context("read its format")?;
     match format {
         Format::Empty => create_schema(&mut connection)?,
-        Format::Current => add_counts(&mut connection)?,
+        Format::Current => complete_schema(&mut connection)?,
     }
     let mode = switch_to_wal(&connection, settings).context("switch on its write-ahead log")?;
     if mode != "wal" {
@@ -295,29 +312,36 @@ fn create_schema(connection: &mut Connection) -> Result<(), StoreError> {
     transaction.commit().context(operation)
 }
 
-/// Adds what is counted to a store that has none yet.
-fn add_counts(connection: &mut Connection) -> Result<(), StoreError> {
-    let operation = "count its traces";
-    if has_counts(connection)? {
+/// Adds what the schema of a store of an earlier build does not have.
+fn complete_schema(connection: &mut Connection) -> Result<(), StoreError> {
+    let operation = "complete its schema";
+    let mut is_complete = true;
+    for (name, _) in ADDED {
+        is_complete &= has(connection, name)?;
+    }
+    if is_complete {
         return Ok(());
     }
     let transaction =
         connection.transaction_with_behavior(TransactionBehavior::Immediate).context(operation)?;
-    // Another process may have been faster.
-    if !has_counts(&transaction)? {
-        let fill = "INSERT INTO trace_counts
-            SELECT state, count(*), sum(last_sequence_number) FROM traces GROUP BY state";
-        let added = transaction.execute_batch(COUNTS).and_then(|()| transaction.execute(fill, []));
-        added.context(operation)?;
+    for (name, sql) in ADDED {
+        // Another process may have been faster.
+        if !has(&transaction, name)? {
+            transaction.execute_batch(sql).context(operation)?;
+        }
     }
     transaction.commit().context(operation)
 }
 
 /// Whether traces are counted when they change.
 pub fn has_counts(connection: &Connection) -> Result<bool, StoreError> {
-    let sql = "SELECT count(*) FROM sqlite_schema WHERE name = 'trace_counts'";
-    let found: i64 = connection.query_row(sql, [], |row| row.get(0)).context("read its schema")?;
-    Ok(found > 0)
+    has(connection, "trace_counts")
+}
+
+/// Whether the schema has an object of this name.
+fn has(connection: &Connection, name: &str) -> Result<bool, StoreError> {
+    let sql = "SELECT EXISTS (SELECT 1 FROM sqlite_schema WHERE name = ?1)";
+    query_value(connection, "read its schema", sql, [name])
 }
 
 /// Creates the schema, and the id of the store.

@@ -50,16 +50,17 @@ pub fn list(
 /// Records a dispatch of an indexed trace.
 pub fn record(
     connection: &Connection,
-    mut row: TraceRow,
+    before: TraceRow,
     redispatch: &Redispatch,
 ) -> Result<(), StoreError> {
-    let trace_id = row.state.head.trace_id;
+    let trace_id = before.state.head.trace_id;
     let document = to_document(redispatch)?;
-    row.redispatches = Some(bind(row.redispatches, trace_id, &document));
+    let row =
+        TraceRow { redispatches: Some(bind(before.redispatches, trace_id, &document)), ..before };
     let columns = params![trace_id.0.as_bytes(), redispatch.attempt, document];
     let sql = "INSERT INTO redispatches VALUES (?1, ?2, ?3)";
     execute(connection, "record a dispatch", sql, columns)?;
-    trace_rows::update(connection, &row)
+    trace_rows::update(connection, &before, &row)
 }
 
 /// The traces that have dispatches in the table.

@@ -103,9 +103,10 @@ impl SqliteStore {
     pub fn void_leases(&self) -> Result<(), StoreError> {
         self.writer.write(|transaction| {
             transaction.unindexed().index_all(transaction.connection)?;
-            for mut row in listing::held_rows(transaction.connection)? {
+            for before in listing::held_rows(transaction.connection)? {
+                let mut row = before;
                 row.state.holder = None;
-                trace_rows::update(transaction.connection, &row)?;
+                trace_rows::update(transaction.connection, &before, &row)?;
                 transaction.record_write()?;
             }
             Ok(())
@@ -279,8 +280,9 @@ impl Store for SqliteStore {
         let dead = seen.is_some() && !self.is_held(&state)?;
         let held = self.held.clone();
         let fence = self.writer.write(move |transaction| {
-            let row = load_indexed(transaction, trace_id)?;
-            let mut row = row.ok_or(StoreError::NotFound { trace_id })?;
+            let before = load_indexed(transaction, trace_id)?;
+            let before = before.ok_or(StoreError::NotFound { trace_id })?;
+            let mut row = before;
             if let Some(holder) = row.state.holder {
                 let free = if holder == me {
                     !held.contains(&row.state)
@@ -293,7 +295,7 @@ impl Store for SqliteStore {
             }
             row.state.fence += 1;
             row.state.holder = Some(me);
-            trace_rows::update(transaction.connection, &row)?;
+            trace_rows::update(transaction.connection, &before, &row)?;
             transaction.record_write()?;
             held.insert(trace_id, row.state.fence);
             Ok(Ok(row.state.fence))
@@ -305,9 +307,10 @@ impl Store for SqliteStore {
         let (trace_id, fence) = (lease.trace_id(), lease.fence());
         let result =
             self.writer.write(move |transaction| match load_indexed(transaction, trace_id)? {
-                Some(mut row) if rules::holds(&lease, &row.state) => {
+                Some(before) if rules::holds(&lease, &before.state) => {
+                    let mut row = before;
                     row.state.holder = None;
-                    trace_rows::update(transaction.connection, &row)?;
+                    trace_rows::update(transaction.connection, &before, &row)?;
                     transaction.record_write()
                 }
                 _ => Ok(()),

@@ -124,12 +124,30 @@ pub fn insert(connection: &Connection, row: &TraceRow) -> Result<(), StoreError>
     write(connection, "index a trace", sql, row)
 }
 
-pub fn update(connection: &Connection, row: &TraceRow) -> Result<(), StoreError> {
-    let sql = "UPDATE traces SET plan_id = ?2, state = ?3, last_sequence_number = ?4,
-            last_entry_digest = ?5, tool_call_id = ?6, holder = ?7, fence = ?8,
-            trace_number = ?9, open = ?10, redispatches = ?11, checksum = ?12
-        WHERE trace_id = ?1";
-    write(connection, "update a trace", sql, row)
+/// Writes the columns of a row that are not as before. SQLite writes an index anew if an update names one of its
+/// columns, also if the value stays; plan and number never change.
+pub fn update(
+    connection: &Connection,
+    before: &TraceRow,
+    row: &TraceRow,
+) -> Result<(), StoreError> {
+    let (old, new) = (&before.state, &row.state);
+    let mut sql = "UPDATE traces SET fence = ?8, redispatches = ?11, checksum = ?12".to_owned();
+    let columns = [
+        (
+            old.head != new.head,
+            "last_sequence_number = ?4, last_entry_digest = ?5, tool_call_id = ?6",
+        ),
+        (old.head.state != new.head.state, "state = ?3"),
+        (is_open(old) != is_open(new), "open = ?10"),
+        (old.holder != new.holder, "holder = ?7"),
+    ];
+    for (_, columns) in columns.iter().filter(|(is_changed, _)| *is_changed) {
+        sql.push_str(", ");
+        sql.push_str(columns);
+    }
+    sql.push_str(" WHERE trace_id = ?1");
+    write(connection, "update a trace", &sql, row)
 }
 
 fn write(

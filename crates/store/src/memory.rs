@@ -241,14 +241,8 @@ impl Store for MemoryStore {
 
     fn list_traces(&self, filter: &TraceFilter) -> Result<Vec<TraceState>, StoreError> {
         let world = self.shared.lock();
-        let wanted = |state: &&TraceState| {
-            let terminal = state.head.state.is_some_and(windlass_kernel::State::is_terminal);
-            !(filter.open_only && terminal)
-                && filter.state.is_none_or(|wanted| state.head.state == Some(wanted))
-                && filter.before.is_none_or(|before| state.head.trace_id < before)
-        };
         let newest_first = world.tables.traces.values().rev();
-        Ok(newest_first.filter(wanted).take(filter.limit).copied().collect())
+        Ok(newest_first.filter(|trace| filter.admits(trace)).take(filter.limit).copied().collect())
     }
 
     fn count(&self) -> Result<Counts, StoreError> {

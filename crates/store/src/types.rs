@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
 
 use windlass_kernel::{
-    ChainError, Digest, Entry, Head, HolderId, PlanId, ReservedKey, SealedEntry, State, ToolCallId,
-    TraceId,
+    ChainError, Digest, Entry, Head, HolderId, Machine, PlanId, ReservedKey, SealedEntry, State,
+    ToolCallId, TraceId,
 };
 
 /// The right to append to a trace, until it is released or its holder dies.
@@ -258,13 +258,22 @@ impl IdempotencyRecord {
     }
 }
 
-/// Which traces to list.
+/// Which traces to list: those that meet every condition.
+///
+/// A list of a plan, a kind, a state, open traces or a part of the ids is found by an index: its time does not depend on
+/// the number of other traces. With a plan and other conditions, the traces of the plan are looked through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TraceFilter {
     /// Only traces that have not ended.
     pub open_only: bool,
     /// Only traces in this state.
     pub state: Option<State>,
+    /// Only traces of this kind.
+    pub machine: Option<Machine>,
+    /// Only traces of this plan.
+    pub plan_id: Option<PlanId>,
+    /// The oldest trace that is listed, if it exists. Ids are in the order of the times that they contain.
+    pub not_before: Option<TraceId>,
     /// Only traces that are older than this one, the last of the page before.
     pub before: Option<TraceId>,
     /// At most so many traces.
@@ -272,10 +281,50 @@ pub struct TraceFilter {
 }
 
 impl TraceFilter {
+    /// All traces, up to `limit`.
+    #[must_use]
+    pub const fn all(limit: usize) -> Self {
+        Self {
+            open_only: false,
+            state: None,
+            machine: None,
+            plan_id: None,
+            not_before: None,
+            before: None,
+            limit,
+        }
+    }
+
     /// All traces that have not ended, up to `limit`.
     #[must_use]
     pub const fn open(limit: usize) -> Self {
-        Self { open_only: true, state: None, before: None, limit }
+        Self { open_only: true, ..Self::all(limit) }
+    }
+
+    /// Whether a trace meets every condition. Whether it is among the first `limit`, it does not say.
+    #[must_use]
+    pub fn admits(&self, trace: &TraceState) -> bool {
+        let trace_id = trace.head.trace_id;
+        self.admits_state(trace.head.state)
+            && self.plan_id.is_none_or(|plan_id| trace.plan_id == plan_id)
+            && self.not_before.is_none_or(|oldest| trace_id >= oldest)
+            && self.before.is_none_or(|before| trace_id < before)
+    }
+
+    /// The states that a listed trace can be in; `None` if it can be in any.
+    #[must_use]
+    pub fn states(&self) -> Option<Vec<State>> {
+        if self.state.is_none() && self.machine.is_none() {
+            return None;
+        }
+        let states = State::ALL.iter().copied();
+        Some(states.filter(|state| self.admits_state(Some(*state))).collect())
+    }
+
+    fn admits_state(&self, state: Option<State>) -> bool {
+        !(self.open_only && state.is_some_and(State::is_terminal))
+            && self.state.is_none_or(|wanted| state == Some(wanted))
+            && self.machine.is_none_or(|kind| state.is_some_and(|state| state.machine() == kind))
     }
 }
 

@@ -44,7 +44,7 @@ pub fn list_traces(
         state: wanted.state,
         before: wanted.before,
         // One more than is listed, to know whether there are more.
-        limit: wanted.limit.saturating_add(1).min(100_000),
+        ..TraceFilter::all(wanted.limit.saturating_add(1).min(100_000))
     };
     let mut found = Vec::new();
     loop {

@@ -160,7 +160,7 @@ impl Watcher {
         let ended = Some(State::Terminal);
         // Only runs are listed among the ended traces: between two polls there may be thousands of calls.
         for (open_only, state, limit) in [(true, None, PAGE), (false, ended, PAGE_OF_ENDED)] {
-            let mut filter = TraceFilter { open_only, state, before: None, limit };
+            let mut filter = TraceFilter { open_only, state, ..TraceFilter::all(limit) };
             loop {
                 let page = store.list_traces(&filter)?;
                 let last = page.last().map(|state| state.head.trace_id);
@@ -231,7 +231,7 @@ fn emit_after(
 
 /// The newest trace of all, calls included.
 fn newest(store: &dyn Store) -> Result<Option<TraceId>, JournalError> {
-    let filter = TraceFilter { open_only: false, state: None, before: None, limit: 1 };
+    let filter = TraceFilter::all(1);
     Ok(store.list_traces(&filter)?.first().map(|state| state.head.trace_id))
 }
 

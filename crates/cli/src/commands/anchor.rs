@@ -71,7 +71,7 @@ fn heads(
             if ended {
                 return None;
             }
-            let filter = TraceFilter { open_only: false, state: None, before, limit: PAGE };
+            let filter = TraceFilter { before, ..TraceFilter::all(PAGE) };
             match store.list_traces(&filter) {
                 Ok(found) => {
                     ended = found.len() < PAGE;

@@ -366,7 +366,7 @@ fn calls_for(
     let mut calls = Vec::new();
     let mut before = None;
     loop {
-        let filter = TraceFilter { open_only: false, state: None, before, limit: PAGE };
+        let filter = TraceFilter { before, ..TraceFilter::all(PAGE) };
         let page = store.list_traces(&filter)?;
         for state in &page {
             let is_call = state.head.state.is_some_and(|state| state.machine() == Machine::Call);

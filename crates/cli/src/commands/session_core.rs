@@ -79,8 +79,7 @@ fn was_left(runs: &Runs, run: TraceId) -> Result<bool, JournalError> {
 /// Whether a call of a session waits for a person, or was approved and not made.
 fn has_waiting_call(runs: &Runs, run: TraceId) -> Result<bool, JournalError> {
     for state in [State::Pending, State::Authorized] {
-        let filter =
-            TraceFilter { open_only: true, state: Some(state), before: None, limit: CALLS_MAX };
+        let filter = TraceFilter { state: Some(state), ..TraceFilter::open(CALLS_MAX) };
         if runs.store().list_traces(&filter)?.iter().any(|trace| trace.plan_id.0 == run.0) {
             return Ok(true);
         }

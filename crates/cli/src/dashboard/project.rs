@@ -67,7 +67,7 @@ impl Opened {
 
 /// Fails if not even the newest trace of a journal can be read.
 fn is_readable(store: &dyn Store) -> Result<(), Problem> {
-    let newest = TraceFilter { open_only: false, state: None, before: None, limit: 1 };
+    let newest = TraceFilter::all(1);
     store.list_traces(&newest).map(drop).map_err(|error| problem(&error.into()))
 }
 

@@ -103,7 +103,7 @@ struct Due {
 fn find_due(project: &ServedProject, now: Timestamp) -> Result<Due, Problem> {
     let store = project.store()?;
     let state = Some(State::Checkpoint);
-    let filter = TraceFilter { open_only: true, state, before: None, limit: RUNS_MAX };
+    let filter = TraceFilter { state, ..TraceFilter::open(RUNS_MAX) };
     let runs = Runs::new(Arc::clone(&store));
     let mut due = Due::default();
     for trace in store.list_traces(&filter)? {

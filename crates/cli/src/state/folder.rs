@@ -252,7 +252,7 @@ impl StateFolder {
             return Ok(false);
         }
         let store = SqliteStore::open(&path, windlass_store_sqlite::Settings::default())?;
-        let any = TraceFilter { open_only: false, ..TraceFilter::open(1) };
+        let any = TraceFilter::all(1);
         Ok(store.list_traces(&any)?.is_empty())
     }
 

@@ -97,7 +97,7 @@ impl Counted {
     ) -> Result<Vec<TraceState>, Problem> {
         let mut found: Vec<TraceState> = Vec::new();
         for (open_only, state) in [(true, None), (false, Some(State::Terminal))] {
-            let mut filter = TraceFilter { open_only, state, before: None, limit: TRACES };
+            let mut filter = TraceFilter { open_only, state, ..TraceFilter::all(TRACES) };
             let mut count = 0;
             loop {
                 let page = store.list_traces(&filter)?;
@@ -131,7 +131,7 @@ impl Counted {
     ) -> Result<(), Problem> {
         let settles = bound(now.unix_ms().saturating_sub(SETTLED_MS));
         let known = self.settled_upto;
-        let mut filter = TraceFilter { open_only: false, state: None, before: None, limit: TRACES };
+        let mut filter = TraceFilter::all(TRACES);
         let mut all: BTreeMap<(i64, TraceId), u64> = BTreeMap::new();
         let (mut newest, mut count) = (None, 0);
         let mut fresh: BTreeMap<(i64, TraceId), u64> = BTreeMap::new();

@@ -26,7 +26,7 @@ impl Driver {
     ) -> Result<(), EngineError> {
         let mut before = None;
         loop {
-            let filter = TraceFilter { open_only, state: None, before, limit: PAGE };
+            let filter = TraceFilter { open_only, before, ..TraceFilter::all(PAGE) };
             let page = self.settings.store.list_traces(&filter)?;
             for trace in &page {
                 let is_run = trace.head.state.is_some_and(|state| state.machine() == Machine::Run);
@@ -78,7 +78,7 @@ impl Driver {
     pub(super) fn unfinished(&self, except: TraceId) -> Result<Option<TraceId>, EngineError> {
         let mut before = None;
         loop {
-            let filter = TraceFilter { open_only: true, state: None, before, limit: PAGE };
+            let filter = TraceFilter { before, ..TraceFilter::open(PAGE) };
             let page = self.settings.store.list_traces(&filter)?;
             for trace in &page {
                 let trace_id = trace.head.trace_id;

@@ -345,7 +345,7 @@ impl<'a> ToolCaller<'a> {
         // Ids of traces are ordered by the time of their creation; a day allows for a clock that was set back.
         let oldest = created_ms(self.assignment.run.head.trace_id).saturating_sub(24 * 3600 * 1000);
         let mut found = Vec::new();
-        let mut filter = TraceFilter { open_only: false, state: None, before: None, limit: 256 };
+        let mut filter = TraceFilter::all(256);
         loop {
             let page = store.list_traces(&filter).map_err(JournalError::from)?;
             for state in &page {

@@ -207,7 +207,7 @@ fn a_decision_survives_a_store_that_fails_once() {
 }
 
 const fn every() -> TraceFilter {
-    TraceFilter { open_only: false, state: None, before: None, limit: 10 }
+    TraceFilter::all(10)
 }
 
 /// Never gives a lease back.

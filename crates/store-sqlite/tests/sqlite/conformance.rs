@@ -193,7 +193,7 @@ fn indexed(harness: &SqliteHarness) -> [i64; 3] {
 }
 
 fn all(store: &dyn Store) -> Vec<TraceState> {
-    let filter = TraceFilter { open_only: false, ..TraceFilter::open(usize::MAX) };
+    let filter = TraceFilter::all(usize::MAX);
     store.list_traces(&filter).unwrap()
 }
 

@@ -90,7 +90,7 @@ struct Answers {
 }
 
 fn answers(store: &dyn Store, traces: &[Trace]) -> Result<Answers, StoreError> {
-    let all = TraceFilter { open_only: false, ..TraceFilter::open(999) };
+    let all = TraceFilter::all(999);
     let trace = |trace: &Trace| {
         let id = trace.trace_id;
         Ok((

@@ -1,6 +1,6 @@
 //! Random histories: two backends must give the same answers.
 
-use windlass_kernel::State;
+use windlass_kernel::{Machine, State};
 
 use super::Harness;
 pub use super::replay::run_history;
@@ -103,6 +103,12 @@ pub enum Op {
         open_only: bool,
         /// Only those in this state.
         state: Option<State>,
+        /// Only those of this kind.
+        machine: Option<Machine>,
+        /// Only those of this one's plan.
+        plan: Option<usize>,
+        /// None older than this one.
+        not_before: Option<usize>,
         /// Only those older than this one.
         before: Option<usize>,
         /// At most so many.
@@ -284,6 +290,9 @@ fn step(random: &mut Random) -> Op {
             process,
             open_only: random.one_in(2),
             state: random.one_in(3).then(|| random.pick(State::ALL)),
+            machine: random.one_in(3).then(|| random.pick(&[Machine::Call, Machine::Run])),
+            plan: random.one_in(3).then(|| random.below(TRACES)),
+            not_before: random.one_in(3).then(|| random.below(TRACES)),
             before: random.one_in(2).then(|| random.below(TRACES)),
             limit: random.below(TRACES + 2),
         },

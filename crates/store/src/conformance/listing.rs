@@ -1,6 +1,6 @@
 //! Lists and scans: everything appears once, in order, with pages of any size.
 
-use windlass_kernel::State;
+use windlass_kernel::{Machine, PlanId, State};
 
 use super::Harness;
 use super::fixture::{Ending, Fixture, Trace};
@@ -8,7 +8,10 @@ use super::watch::{ALL, Scanned, assert_reads_back, hold, put, scan};
 use crate::store::Store;
 use crate::types::{After, Counts, Parts, Record, TraceFilter, TraceState};
 
-/// Fills a store with 55 traces of mixed states, not in the order of their ids, and returns them
+/// How many plans [`fill`] gives to its traces.
+const PLANS: usize = 4;
+
+/// Fills a store with 55 traces of mixed states and [`PLANS`] plans, not in the order of their ids, and returns them
 /// newest first.
 fn fill(store: &dyn Store, make: &Fixture) -> Vec<Trace> {
     let runs: [&[State]; 4] = [
@@ -26,6 +29,10 @@ fn fill(store: &dyn Store, make: &Fixture) -> Vec<Trace> {
     traces.push(make.notification(&[State::Due, State::Settled]));
     traces.push(make.notification(&[State::Due, State::Settled, State::Due]));
     assert_eq!(traces.len(), 55);
+    let plans: Vec<PlanId> = traces.iter().take(PLANS).map(|trace| trace.plan_id).collect();
+    for (trace, plan_id) in traces.iter_mut().zip(plans.into_iter().cycle()) {
+        trace.plan_id = plan_id;
+    }
     for start in [3, 0, 4, 1, 2] {
         for (number, trace) in traces.iter().enumerate().skip(start).step_by(5) {
             let after = if number % 2 == 0 { After::Keep } else { After::Release };
@@ -41,9 +48,35 @@ fn expected(all: &[TraceState], filter: &TraceFilter) -> Vec<TraceState> {
     let mut wanted = all.to_vec();
     wanted.retain(|trace| !filter.open_only || !trace.head.state.unwrap().is_terminal());
     wanted.retain(|trace| filter.state.is_none() || trace.head.state == filter.state);
+    wanted.retain(|trace| filter.plan_id.is_none_or(|plan_id| trace.plan_id == plan_id));
+    if let Some(kind) = filter.machine {
+        wanted.retain(|trace| trace.head.state.unwrap().machine() == kind);
+    }
+    wanted.retain(|trace| filter.not_before.is_none_or(|oldest| trace.head.trace_id >= oldest));
     wanted.retain(|trace| filter.before.is_none_or(|before| trace.head.trace_id < before));
     wanted.truncate(filter.limit);
     wanted
+}
+
+/// Filters by state or kind, with and without a plan.
+fn kinds(traces: &[Trace]) -> Vec<TraceFilter> {
+    let machines = [Machine::Call, Machine::Run, Machine::Grant, Machine::Notification];
+    let mut filters = vec![
+        ALL,
+        TraceFilter { state: Some(State::Terminal), machine: Some(Machine::Run), ..ALL },
+        // No run is in this state.
+        TraceFilter { state: Some(State::Denied), machine: Some(Machine::Run), ..ALL },
+    ];
+    filters.extend(State::ALL.iter().map(|state| TraceFilter { state: Some(*state), ..ALL }));
+    filters.extend(machines.map(|machine| TraceFilter { machine: Some(machine), ..ALL }));
+    // The id of a trace is no plan's.
+    let [first, last] = [traces.first(), traces.last()].map(Option::unwrap);
+    let of_plan = |filter: &TraceFilter| TraceFilter { plan_id: Some(first.plan_id), ..*filter };
+    filters.extend(filters.clone().iter().map(of_plan));
+    filters.push(TraceFilter { plan_id: Some(PlanId(last.trace_id.0)), ..ALL });
+    let open = |filter: &TraceFilter| TraceFilter { open_only: true, ..*filter };
+    filters.extend(filters.clone().iter().map(open));
+    filters
 }
 
 pub(super) fn traces_are_listed_newest_first_whatever_the_filter(harness: &dyn Harness) {
@@ -52,16 +85,22 @@ pub(super) fn traces_are_listed_newest_first_whatever_the_filter(harness: &dyn H
     let all: Vec<TraceState> =
         traces.iter().map(|trace| other.load_state(trace.trace_id).unwrap()).collect();
     assert_eq!(other.list_traces(&ALL).unwrap(), all);
-    let states = [None].into_iter().chain(State::ALL.iter().map(|state| Some(*state)));
-    let borders = [0, 1, 25, 51].map(|at| traces.get(at).map(|trace| trace.trace_id));
-    for state in states {
-        for before in borders.iter().copied().chain([None]) {
-            for limit in [0, 1, 7, 51, 52, 1_000, usize::MAX] {
-                for open_only in [false, true] {
-                    let filter = TraceFilter { open_only, state, before, limit };
-                    let listed = other.list_traces(&filter).unwrap();
-                    assert_eq!(listed, expected(&all, &filter), "{filter:?}");
-                }
+    let id = |at: usize| traces.get(at).map(|trace| trace.trace_id);
+    let ranges = [
+        (None, None),
+        (id(0), None),
+        (id(51), None),
+        (None, id(54)),
+        (None, id(1)),
+        (id(10), id(40)),
+        (id(25), id(25)),
+    ];
+    for filter in kinds(&traces) {
+        for (before, not_before) in ranges {
+            for limit in [0, 1, 7, usize::MAX] {
+                let filter = TraceFilter { before, not_before, limit, ..filter };
+                let listed = other.list_traces(&filter).unwrap();
+                assert_eq!(listed, expected(&all, &filter), "{filter:?}");
             }
         }
     }
@@ -73,8 +112,8 @@ pub(super) fn traces_are_listed_newest_first_whatever_the_filter(harness: &dyn H
 }
 
 pub(super) fn paging_through_traces_shows_each_once(harness: &dyn Harness) {
-    let store = harness.open();
-    let traces = fill(&*store, &Fixture::new());
+    let (store, make) = (harness.open(), Fixture::new());
+    let traces = fill(&*store, &make);
     for limit in [1, 7, 52] {
         let mut shown = Vec::new();
         let mut filter = TraceFilter { limit, ..ALL };
@@ -88,6 +127,18 @@ pub(super) fn paging_through_traces_shows_each_once(harness: &dyn Harness) {
         let ids: Vec<_> = traces.iter().map(|trace| trace.trace_id).collect();
         assert_eq!(shown, ids);
     }
+    // A trace that moves on is listed in its new state only, under its plan as before.
+    let moved = make.run(&[State::Running, State::Checkpoint]);
+    let lease = hold(&*store, &moved, 2);
+    let among = |filter: TraceFilter| {
+        let listed = store.list_traces(&filter).unwrap();
+        listed.iter().any(|trace| trace.head.trace_id == moved.trace_id)
+    };
+    let in_state = |state| among(TraceFilter { state: Some(state), ..ALL });
+    assert_eq!((in_state(State::Running), in_state(State::Checkpoint)), (true, false));
+    store.append(moved.append(&lease, 2, 1)).unwrap();
+    assert_eq!((in_state(State::Running), in_state(State::Checkpoint)), (false, true));
+    assert!(among(TraceFilter { plan_id: Some(moved.plan_id), ..ALL }));
 }
 
 pub(super) fn an_empty_store_lists_nothing(harness: &dyn Harness) {

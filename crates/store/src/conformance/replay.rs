@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use windlass_kernel::{
-    Code, Digest, HolderId, ReplayPoint, ReplayPointState, State, ToolCallId, TraceId,
+    Code, Digest, HolderId, PlanId, ReplayPoint, ReplayPointState, State, ToolCallId, TraceId,
 };
 
 use super::Harness;
@@ -68,8 +68,14 @@ impl<'a> Replay<'a> {
             2 => make.call(if number == 2 { Ending::Executing } else { Ending::Completed }),
             _ => make.call(if number == 3 { Ending::Denied } else { Ending::Failed }),
         };
+        let mut traces: Vec<Trace> = (0..TRACES).map(trace).collect();
+        // Three plans have four traces each.
+        let plans: Vec<PlanId> = traces.iter().take(3).map(|trace| trace.plan_id).collect();
+        for (trace, plan_id) in traces.iter_mut().zip(plans.into_iter().cycle()) {
+            trace.plan_id = plan_id;
+        }
         Self {
-            traces: (0..TRACES).map(trace).collect(),
+            traces,
             processes: (0..PROCESSES).map(|_| Some(harness.open())).collect(),
             granted: Vec::new(),
             holders: BTreeMap::new(),
@@ -108,9 +114,12 @@ impl<'a> Replay<'a> {
             Op::Redispatch { process, trace, lease, off } => {
                 self.redispatch(process, trace, lease, off)
             }
-            Op::List { process, open_only, state, before, limit } => {
-                let before = before.map(|trace| self.trace(trace).trace_id);
-                let filter = TraceFilter { open_only, state, before, limit };
+            Op::List { process, open_only, state, machine, plan, not_before, before, limit } => {
+                let id = |trace| self.trace(trace).trace_id;
+                let (not_before, before) = (not_before.map(id), before.map(id));
+                let plan_id = plan.map(|trace| self.trace(trace).plan_id);
+                let filter =
+                    TraceFilter { open_only, state, machine, plan_id, not_before, before, limit };
                 let listed = self.store(process).list_traces(&filter);
                 self.said(listed, |traces| traces.iter().map(|t| self.state(process, t)).collect())
             }

@@ -34,8 +34,7 @@ impl From<AppendError> for Refusal {
 }
 
 /// All traces.
-pub(super) const ALL: TraceFilter =
-    TraceFilter { open_only: false, state: None, before: None, limit: usize::MAX };
+pub(super) const ALL: TraceFilter = TraceFilter::all(usize::MAX);
 
 /// One entry as a scan shows it, with its body.
 pub(super) type ScannedEntry = (Result<Entry, ChainError>, Option<Vec<u8>>);

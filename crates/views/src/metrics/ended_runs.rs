@@ -66,7 +66,7 @@ impl EndedRuns {
         let newest = self.newest;
         let limit = if newest.is_some() { PAGE_OF_NEW } else { PAGE };
         let state = Some(State::Terminal);
-        let mut filter = TraceFilter { open_only: false, state, before: None, limit };
+        let mut filter = TraceFilter { state, ..TraceFilter::all(limit) };
         loop {
             let page = store.list_traces(&filter)?;
             let new = page.iter().map(|state| state.head.trace_id);

@@ -450,7 +450,16 @@ impl Store for Broken {
     }
 
     fn list_traces(&self, filter: &TraceFilter) -> Result<Vec<TraceState>, StoreError> {
-        let mut traces = self.inner.list_traces(filter)?;
+        let mut asked = *filter;
+        match self.bug {
+            Bug::ForgetsPlans => asked.plan_id = None,
+            Bug::ForgetsKinds => asked.machine = None,
+            _ => {}
+        }
+        let mut traces = self.inner.list_traces(&asked)?;
+        if self.is(Bug::LosesOldest) {
+            traces.retain(|state| Some(state.head.trace_id) != filter.not_before);
+        }
         if self.is(Bug::EndedForGood) && filter.open_only {
             let tables = self.shared.tables();
             traces.retain(|state| {

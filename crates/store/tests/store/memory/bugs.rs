@@ -128,6 +128,12 @@ bugs! {
     /// Lists the oldest traces first.
     OldestFirst => traces_are_listed_newest_first_whatever_the_filter
         paging_through_traces_shows_each_once;
+    /// Lists the traces of all plans.
+    ForgetsPlans => traces_are_listed_newest_first_whatever_the_filter;
+    /// Lists the traces of every kind.
+    ForgetsKinds => traces_are_listed_newest_first_whatever_the_filter;
+    /// Leaves the oldest trace out that is wanted.
+    LosesOldest => traces_are_listed_newest_first_whatever_the_filter;
     /// Takes what has once ended for ended.
     EndedForGood => a_run_that_has_ended_goes_on_and_ends_again
         a_run_that_goes_on_is_found_after_a_crash;
