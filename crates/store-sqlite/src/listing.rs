@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
-use windlass_kernel::{HolderId, PlanId, State, Uuid7};
+use windlass_kernel::{HolderId, PlanId, State, TraceId, Uuid7};
 use windlass_store::{Counts, Record, StoreError, TraceFilter, TraceState};
 
 use crate::entries::visit_trace;
@@ -21,13 +21,21 @@ pub fn traces(
     connection: &Connection,
     filter: &TraceFilter,
 ) -> Result<Vec<TraceState>, StoreError> {
-    let mut traces = Vec::new();
-    if filter.limit == 0 {
-        return Ok(traces);
+    let limit = filter.limit;
+    if limit == 0 {
+        return Ok(Vec::new());
     }
-    for index in indexes(filter) {
-        let (sql, parameters) = search(index, filter);
-        let mut wanted = filter.limit;
+    let unindexed = replay_unindexed(connection)?;
+    let unindexed =
+        unindexed.iter().filter_map(|replayed| Some(replayed.trace.as_ref().ok()?.state));
+    let mut unindexed: Vec<TraceState> = unindexed.filter(|state| filter.admits(state)).collect();
+    // Once there are enough, what is older than all of them need not be read.
+    let mut filter = *filter;
+    filter.not_before = sort_newest(&mut unindexed, limit).or(filter.not_before);
+    let mut traces = Vec::new();
+    for index in indexes(&filter) {
+        let (sql, parameters) = search(index, &filter);
+        let mut wanted = limit;
         query_each(connection, "list traces", &sql, params_from_iter(parameters), |row| {
             let state = trace_rows::read(row)?.state;
             if filter.admits(&state) {
@@ -36,16 +44,20 @@ pub fn traces(
             }
             Ok(if wanted == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
+        filter.not_before = sort_newest(&mut traces, limit).or(filter.not_before);
     }
-    let unindexed = replay_unindexed(connection)?;
-    let unindexed =
-        unindexed.iter().filter_map(|replayed| Some(replayed.trace.as_ref().ok()?.state));
-    traces.extend(unindexed.filter(|state| filter.admits(state)));
-    // The sort is stable: of two traces with one id the indexed one stays.
+    traces.extend(unindexed);
+    sort_newest(&mut traces, limit);
+    Ok(traces)
+}
+
+/// Leaves the newest traces, newest first, and returns the oldest of them if there are as many as wanted. Of two traces
+/// with one id the first one stays: the indexed one.
+fn sort_newest(traces: &mut Vec<TraceState>, limit: usize) -> Option<TraceId> {
     traces.sort_by_key(|state| Reverse(state.head.trace_id));
     traces.dedup_by_key(|state| state.head.trace_id);
-    traces.truncate(filter.limit);
-    Ok(traces)
+    traces.truncate(limit);
+    traces.last().filter(|_| traces.len() == limit).map(|state| state.head.trace_id)
 }
 
 /// An index that has the traces of a list in its order.
