@@ -10,7 +10,7 @@ use windlass_journal::{Check, JournalError, Reader};
 use windlass_kernel::artifact::ActionRequest;
 use windlass_kernel::run::plan::{BudgetedResource, Phase};
 use windlass_kernel::run::{CallRecord, Run, Usage, WaitsFor};
-use windlass_kernel::{Call, Code, Digest, Machine, RiskLevel, State, Timestamp, TraceId};
+use windlass_kernel::{Call, Code, Digest, Machine, RiskLevel, State, Timestamp, TraceId, Uuid7};
 use windlass_policy::{Judgement, Question};
 use windlass_runtime::{CallLimits, CallReport, CallRequest, CallStreak, Gateway, GatewayError};
 use windlass_store::TraceFilter;
@@ -344,29 +344,21 @@ impl<'a> ToolCaller<'a> {
         let store = self.gateway.store();
         // Ids of traces are ordered by the time of their creation; a day allows for a clock that was set back.
         let oldest = created_ms(self.assignment.run.head.trace_id).saturating_sub(24 * 3600 * 1000);
+        let filter = TraceFilter {
+            machine: Some(Machine::Call),
+            plan_id: Some(self.assignment.plan_id),
+            not_before: Some(TraceId(Uuid7::from_parts(oldest, [0; 10]))),
+            ..TraceFilter::all(usize::MAX)
+        };
         let mut found = Vec::new();
-        let mut filter = TraceFilter::all(256);
-        loop {
-            let page = store.list_traces(&filter).map_err(JournalError::from)?;
-            for state in &page {
-                let trace_id = state.head.trace_id;
-                let is_call =
-                    state.head.state.is_some_and(|state| state.machine() == Machine::Call);
-                if is_call && state.plan_id == self.assignment.plan_id {
-                    let call = Reader::<Call>::state_of(store, trace_id, Check::Verified)?;
-                    let ended = call.effect.as_ref().map(|effect| effect.ts);
-                    let recorded = |(request, _)| RecordedCall { trace_id, request, ended };
-                    found.extend(call.request.map(recorded));
-                }
-            }
-            let last = page.last().map(|state| state.head.trace_id);
-            let is_older = |trace: TraceId| created_ms(trace) < oldest;
-            if page.len() < filter.limit || last.is_none_or(is_older) {
-                found.reverse();
-                return Ok(found);
-            }
-            filter.before = last;
+        for state in store.list_traces(&filter).map_err(JournalError::from)?.iter().rev() {
+            let trace_id = state.head.trace_id;
+            let call = Reader::<Call>::state_of(store, trace_id, Check::Verified)?;
+            let ended = call.effect.as_ref().map(|effect| effect.ts);
+            let recorded = |(request, _)| RecordedCall { trace_id, request, ended };
+            found.extend(call.request.map(recorded));
         }
+        Ok(found)
     }
 
     /// The reason why the guard refuses a call, if it does.
