@@ -2,7 +2,7 @@
 
 use windlass_journal::{Check, JournalError, Reader};
 use windlass_kernel::artifact::CLIENT_WORKSPACE;
-use windlass_kernel::{Call, Machine, State, Timestamp, TraceId};
+use windlass_kernel::{Call, Machine, PlanId, State, Timestamp, TraceId};
 use windlass_store::{Store, TraceFilter};
 
 use crate::note::{DatedNote, notes};
@@ -56,25 +56,22 @@ pub fn requested_at(call: &Call) -> Option<Timestamp> {
 /// The calls of a session, or those of all, oldest first.
 fn calls_of(store: &dyn Store, run: Option<TraceId>) -> Result<Vec<Call>, JournalError> {
     let mut found = Vec::new();
-    let mut filter = TraceFilter::all(PAGE);
+    let mut filter = TraceFilter {
+        machine: Some(Machine::Call),
+        plan_id: run.map(|run| PlanId(run.0)),
+        ..TraceFilter::all(PAGE)
+    };
     loop {
         let page = store.list_traces(&filter)?;
         for trace in &page {
-            let is_call = trace.head.state.is_some_and(|state| state.machine() == Machine::Call);
-            if !is_call || run.is_some_and(|run| trace.plan_id.0 != run.0) {
-                continue;
-            }
             let call = Reader::<Call>::state_of(store, trace.head.trace_id, Check::Prefix)?;
             let request = call.request.as_ref().map(|(request, _)| &request.proposal.workspace);
             if request.is_some_and(|workspace| workspace == CLIENT_WORKSPACE) {
                 found.push(call);
             }
         }
-        // A session's calls are younger than its run.
         match page.last() {
-            Some(last) if page.len() == PAGE && run.is_none_or(|run| last.head.trace_id > run) => {
-                filter.before = Some(last.head.trace_id);
-            }
+            Some(last) if page.len() == PAGE => filter.before = Some(last.head.trace_id),
             Some(_) | None => break,
         }
     }
