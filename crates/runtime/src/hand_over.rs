@@ -357,8 +357,9 @@ impl Gateway {
     /// [`GatewayError`] if the store fails.
     pub fn has_waiting_calls(&self, plan_id: PlanId) -> Result<bool, GatewayError> {
         for state in [State::Pending, State::Authorized] {
-            let filter = TraceFilter { state: Some(state), ..TraceFilter::open(OPEN_CALLS_MAX) };
-            if self.store.list_traces(&filter)?.iter().any(|trace| trace.plan_id == plan_id) {
+            let plan_id = Some(plan_id);
+            let filter = TraceFilter { state: Some(state), plan_id, ..TraceFilter::open(1) };
+            if !self.store.list_traces(&filter)?.is_empty() {
                 return Ok(true);
             }
         }
@@ -372,12 +373,10 @@ impl Gateway {
         state: State,
         digest: Digest,
     ) -> Result<Vec<TraceId>, GatewayError> {
-        let filter = TraceFilter { state: Some(state), ..TraceFilter::open(OPEN_CALLS_MAX) };
+        let (state, plan_id) = (Some(state), Some(plan_id));
+        let filter = TraceFilter { state, plan_id, ..TraceFilter::open(OPEN_CALLS_MAX) };
         let mut found = Vec::new();
         for trace in self.store.list_traces(&filter)? {
-            if trace.plan_id != plan_id {
-                continue;
-            }
             let call =
                 Reader::<Call>::state_of(&*self.store, trace.head.trace_id, Check::Verified)?;
             let is_same = call.proposal_digest() == Some(digest);

@@ -72,14 +72,13 @@ impl Gateway {
     /// Lists the open calls, the oldest first.
     fn open_calls(&self, state: Option<State>) -> Result<Vec<TraceState>, GatewayError> {
         let mut all = Vec::new();
-        let mut filter = TraceFilter { state, ..TraceFilter::open(PAGE) };
+        let mut filter =
+            TraceFilter { state, machine: Some(Machine::Call), ..TraceFilter::open(PAGE) };
         loop {
             let page = self.store.list_traces(&filter)?;
             filter.before = page.last().map(|state| state.head.trace_id);
             let full = page.len() == PAGE;
-            all.extend(page.into_iter().filter(|state| {
-                state.head.state.is_none_or(|state| state.machine() == Machine::Call)
-            }));
+            all.extend(page);
             if !full {
                 all.reverse();
                 return Ok(all);

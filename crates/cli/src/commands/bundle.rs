@@ -246,7 +246,7 @@ impl RunContents {
             let Some(next) = left.pop() else {
                 // No event names the calls that were open when a process died, but they name the run.
                 let Some(plan_id) = unnamed.take() else { return Ok(collected) };
-                let more = calls_for(store, trace_id, plan_id)?;
+                let more = calls_for(store, plan_id)?;
                 left.extend(more.into_iter().filter(|call| seen.insert(*call)));
                 continue;
             };
@@ -357,26 +357,13 @@ fn read_trace(
     Ok(())
 }
 
-/// The calls whose plan id is the run's. None of them is older than the run.
-fn calls_for(
-    store: &dyn Store,
-    trace_id: TraceId,
-    plan_id: PlanId,
-) -> Result<Vec<TraceId>, Failure> {
-    let mut calls = Vec::new();
-    let mut before = None;
-    loop {
-        let filter = TraceFilter { before, ..TraceFilter::all(PAGE) };
-        let page = store.list_traces(&filter)?;
-        for state in &page {
-            let is_call = state.head.state.is_some_and(|state| state.machine() == Machine::Call);
-            if state.plan_id == plan_id && is_call {
-                calls.push(state.head.trace_id);
-            }
-        }
-        match page.last().map(|state| state.head.trace_id) {
-            Some(last) if page.len() == PAGE && last > trace_id => before = Some(last),
-            Some(_) | None => return Ok(calls),
-        }
-    }
+/// The calls whose plan id is the run's.
+fn calls_for(store: &dyn Store, plan_id: PlanId) -> Result<Vec<TraceId>, Failure> {
+    let filter = TraceFilter {
+        machine: Some(Machine::Call),
+        plan_id: Some(plan_id),
+        ..TraceFilter::all(usize::MAX)
+    };
+    let calls = store.list_traces(&filter)?;
+    Ok(calls.iter().map(|state| state.head.trace_id).collect())
 }

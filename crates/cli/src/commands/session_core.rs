@@ -9,7 +9,7 @@ use windlass_journal::{JournalError, RunFilter, Runs};
 use windlass_kernel::Code;
 use windlass_kernel::run::RunName;
 use windlass_kernel::run::plan::RunOutcome;
-use windlass_kernel::{State, TraceId};
+use windlass_kernel::{PlanId, State, TraceId};
 use windlass_sessions::core::{
     Core, CoreNote, CoreProgress, CoreSettings, CoreSurroundings as _, NextStep, SessionFacts,
     StepStatus, WAITING_CALL,
@@ -33,8 +33,6 @@ use crate::session_surroundings::text_of as text_of_path;
 
 /// The most sessions that are looked through.
 const SESSIONS_MAX: usize = 200;
-/// The most waiting calls that are.
-const CALLS_MAX: usize = 10_000;
 
 fn refused(error: &SessionError) -> Failure {
     Failure::of(error.code(), error)
@@ -79,8 +77,9 @@ fn was_left(runs: &Runs, run: TraceId) -> Result<bool, JournalError> {
 /// Whether a call of a session waits for a person, or was approved and not made.
 fn has_waiting_call(runs: &Runs, run: TraceId) -> Result<bool, JournalError> {
     for state in [State::Pending, State::Authorized] {
-        let filter = TraceFilter { state: Some(state), ..TraceFilter::open(CALLS_MAX) };
-        if runs.store().list_traces(&filter)?.iter().any(|trace| trace.plan_id.0 == run.0) {
+        let plan_id = Some(PlanId(run.0));
+        let filter = TraceFilter { state: Some(state), plan_id, ..TraceFilter::open(1) };
+        if !runs.store().list_traces(&filter)?.is_empty() {
             return Ok(true);
         }
     }
