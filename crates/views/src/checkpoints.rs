@@ -137,8 +137,11 @@ impl Checkpoints {
         let runs = Runs::new(Arc::clone(&self.store));
         if let Ok(id) = named.parse::<CheckpointId>() {
             let filter = RunFilter { open_only: false, state: None, limit: usize::MAX };
-            for found in runs.list(&filter)? {
-                let trace_id = found.trace.head.trace_id;
+            let found = runs.list(&filter)?;
+            let found = found.iter().map(|run| run.trace.head.trace_id);
+            // A run is older than its checkpoints, and mostly by little; a clock may have been set back.
+            let (older, younger): (Vec<_>, Vec<_>) = found.partition(|run| run.0 <= id.0);
+            for trace_id in older.into_iter().chain(younger) {
                 // A corrupt run must not hide the others.
                 if runs.read(trace_id).is_ok_and(|run| run.checkpoint(id).is_some()) {
                     return Ok((trace_id, id));

@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
-use windlass_journal::{Check, JournalError, Reader, is_run};
+use windlass_journal::{Check, JournalError, Reader};
 use windlass_kernel::run::plan::Trigger;
 use windlass_kernel::run::{Event, Resolution, Run};
-use windlass_kernel::{State, Timestamp, TraceId};
+use windlass_kernel::{Machine, State, Timestamp, TraceId};
 use windlass_store::{Counts, Store, TraceFilter};
 
 mod ended_runs;
@@ -78,10 +78,10 @@ impl Metrics {
 /// The runs that have not ended.
 fn open_runs(store: &dyn Store) -> Result<BTreeSet<TraceId>, JournalError> {
     let mut open = BTreeSet::new();
-    let mut filter = TraceFilter::open(PAGE);
+    let mut filter = TraceFilter { machine: Some(Machine::Run), ..TraceFilter::open(PAGE) };
     loop {
         let page = store.list_traces(&filter)?;
-        open.extend(page.iter().filter(|state| is_run(state)).map(|state| state.head.trace_id));
+        open.extend(page.iter().map(|state| state.head.trace_id));
         if page.len() < PAGE {
             return Ok(open);
         }

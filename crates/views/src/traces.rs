@@ -42,6 +42,7 @@ pub fn list_traces(
     let mut filter = TraceFilter {
         open_only: wanted.open_only || wanted.waiting_only,
         state: wanted.state,
+        machine: wanted.machine,
         before: wanted.before,
         // One more than is listed, to know whether there are more.
         ..TraceFilter::all(wanted.limit.saturating_add(1).min(100_000))
@@ -52,10 +53,6 @@ pub fn list_traces(
         let is_full = page.len() == filter.limit;
         filter.before = page.last().map(|state| state.head.trace_id);
         for state in page {
-            let other = |only| state.head.state.is_some_and(|state| state.machine() != only);
-            if wanted.machine.is_some_and(other) {
-                continue;
-            }
             let one = ListedTrace { state, is_live: store.is_held(&state)? };
             if wanted.waiting_only && !one.waits_for_person(store) {
                 continue;

@@ -160,7 +160,9 @@ impl Watcher {
         let ended = Some(State::Terminal);
         // Only runs are listed among the ended traces: between two polls there may be thousands of calls.
         for (open_only, state, limit) in [(true, None, PAGE), (false, ended, PAGE_OF_ENDED)] {
-            let mut filter = TraceFilter { open_only, state, ..TraceFilter::all(limit) };
+            let not_before = self.floor.filter(|_| !open_only);
+            let mut filter =
+                TraceFilter { open_only, state, not_before, ..TraceFilter::all(limit) };
             loop {
                 let page = store.list_traces(&filter)?;
                 let last = page.last().map(|state| state.head.trace_id);
@@ -174,8 +176,7 @@ impl Watcher {
                         waiting.insert(trace_id, sequence_number);
                     }
                 }
-                let past = !open_only && last < self.floor;
-                if page.len() < limit || past {
+                if page.len() < limit {
                     break;
                 }
                 filter.before = last;
