@@ -26,12 +26,11 @@ impl Driver {
     ) -> Result<(), EngineError> {
         let mut before = None;
         loop {
-            let filter = TraceFilter { open_only, before, ..TraceFilter::all(PAGE) };
+            let machine = Some(Machine::Run);
+            let filter = TraceFilter { open_only, machine, before, ..TraceFilter::all(PAGE) };
             let page = self.settings.store.list_traces(&filter)?;
             for trace in &page {
-                let is_run = trace.head.state.is_some_and(|state| state.machine() == Machine::Run);
-                if is_run
-                    && trace.head.trace_id != except
+                if trace.head.trace_id != except
                     && self.is_task(trace.head.trace_id)?
                     && !visit(trace)?
                 {
@@ -78,13 +77,12 @@ impl Driver {
     pub(super) fn unfinished(&self, except: TraceId) -> Result<Option<TraceId>, EngineError> {
         let mut before = None;
         loop {
-            let filter = TraceFilter { before, ..TraceFilter::open(PAGE) };
+            let machine = Some(Machine::Run);
+            let filter = TraceFilter { machine, before, ..TraceFilter::open(PAGE) };
             let page = self.settings.store.list_traces(&filter)?;
             for trace in &page {
                 let trace_id = trace.head.trace_id;
-                let is_run = trace.head.state.is_some_and(|state| state.machine() == Machine::Run);
-                if is_run
-                    && trace_id != except
+                if trace_id != except
                     && let Some(started) = self.started(trace_id)?
                     && (is_task(&started.plan)
                         || (started.worktree.is_none() && !started.plan.is_session()))
