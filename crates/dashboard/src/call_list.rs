@@ -8,7 +8,7 @@ use serde_json::Value;
 use windlass_journal::{Check, Reader, Runs};
 use windlass_kernel::artifact::{Artifact, CLIENT_WORKSPACE, DecidedBy, Decision};
 use windlass_kernel::run::RunName;
-use windlass_kernel::{Call, Code, Machine, State, Timestamp, TraceId};
+use windlass_kernel::{Call, Code, Machine, PlanId, State, Timestamp, TraceId};
 use windlass_store::{Store, TraceState};
 
 use crate::dashboard::Context;
@@ -160,11 +160,8 @@ impl CallFilter {
 
     /// Which traces can be those of wanted calls.
     fn among(&self) -> Among {
-        let open = match self.state {
-            Some(State::Pending | State::Authorized | State::Executing) => self.state,
-            Some(_) | None => None,
-        };
-        Among { open_only: open.is_some(), state: open, not_before: self.run }
+        let plan_id = self.run.map(|run| PlanId(run.0));
+        Among { state: self.state, machine: Some(Machine::Call), plan_id, ..Among::default() }
     }
 }
 

@@ -138,7 +138,7 @@ pub fn list(
 ) -> Result<Page<GrantItem>, Problem> {
     let (now, keys) = (now(), context.dashboard.keys.as_ref());
     let state = (!all).then_some(State::Granted);
-    let among = Among { open_only: !all, state, not_before: None };
+    let among = Among { open_only: !all, state, machine: Some(Machine::Grant), ..Among::default() };
     let mut found = Vec::new();
     for project in projects {
         let scanned = project.store().and_then(|store| {

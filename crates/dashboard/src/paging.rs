@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use windlass_kernel::{Code, State, TraceId};
+use windlass_kernel::{Code, Machine, PlanId, State, TraceId};
 use windlass_store::{Store, TraceFilter, TraceState};
 
 use crate::dashboard::{Context, shown};
@@ -65,12 +65,14 @@ pub enum Look<T> {
 /// Which traces are looked at.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Among {
-    /// Only those that have not ended, which have an index of their own.
+    /// Only those that have not ended.
     pub open_only: bool,
-    /// Only those in this state; only with `open_only`, since others have no index.
+    /// Only those in this state.
     pub state: Option<State>,
-    /// None that is older than this one.
-    pub not_before: Option<TraceId>,
+    /// Only those of this kind.
+    pub machine: Option<Machine>,
+    /// Only those of this plan.
+    pub plan_id: Option<PlanId>,
 }
 
 /// What was found in one project.
@@ -106,15 +108,14 @@ pub fn scan<T>(
         let filter = TraceFilter {
             open_only: among.open_only,
             state: among.state,
+            machine: among.machine,
+            plan_id: among.plan_id,
             before: found.reached,
             ..TraceFilter::all(TRACES)
         };
         let page = store.list_traces(&filter)?;
         for trace in &page {
             let id = trace.head.trace_id;
-            if among.not_before.is_some_and(|oldest| id < oldest) {
-                return Ok(Found { reached: None, ..found });
-            }
             if found.items.len() == paging.limit || read == READ_MAX || listed == LISTED_MAX {
                 return Ok(found);
             }

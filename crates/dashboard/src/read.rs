@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use schemars::JsonSchema;
 use serde::Serialize;
-use windlass_journal::{Check, Reader, Runs, is_run};
+use windlass_journal::{Check, Reader, Runs};
 use windlass_kernel::run::{Run, RunName};
-use windlass_kernel::{State, Timestamp, TraceId};
+use windlass_kernel::{Machine, State, Timestamp, TraceId};
 use windlass_store::{Store, TraceFilter, TraceState};
 use windlass_views::RunSummary;
 
@@ -133,31 +133,14 @@ fn newest(
     before: Option<TraceId>,
     limit: usize,
 ) -> Result<Vec<TraceState>, Problem> {
-    let ended = TraceFilter { state: Some(State::Terminal), before, ..TraceFilter::all(limit) };
-    let mut found = if kinds == Kinds::Open { Vec::new() } else { store.list_traces(&ended)? };
-    if kinds == Kinds::Ended {
-        return Ok(found);
-    }
-    // Calls and grants are open traces, too.
-    let mut filter = TraceFilter { before, ..TraceFilter::open(TRACES) };
-    let mut count = 0;
-    loop {
-        let listed = store.list_traces(&filter)?;
-        let last = listed.last().map(|trace| trace.head.trace_id);
-        let runs = listed.iter().filter(|trace| is_run(trace)).take(limit - count);
-        let before = found.len();
-        found.extend(runs);
-        count += found.len() - before;
-        if listed.len() < TRACES || count >= limit {
-            break;
-        }
-        filter.before = last;
-    }
-    found.sort_by_key(|trace| std::cmp::Reverse(trace.head.trace_id));
-    // One may have ended between the two.
-    found.dedup_by_key(|trace| trace.head.trace_id);
-    found.truncate(limit);
-    Ok(found)
+    let (open_only, state) = match kinds {
+        Kinds::Open => (true, None),
+        Kinds::Ended => (false, Some(State::Terminal)),
+        Kinds::Both => (false, None),
+    };
+    let machine = Some(Machine::Run);
+    let filter = TraceFilter { open_only, state, machine, before, ..TraceFilter::all(limit) };
+    Ok(store.list_traces(&filter)?)
 }
 
 fn item_of(
@@ -245,7 +228,7 @@ pub fn waiting(
 /// The runs on hold of a store that began after one.
 fn on_hold(store: &dyn Store, after: Option<TraceId>) -> Result<Vec<TraceState>, Problem> {
     let state = Some(State::Checkpoint);
-    let mut filter = TraceFilter { state, ..TraceFilter::open(TRACES) };
+    let mut filter = TraceFilter { state, not_before: after, ..TraceFilter::open(TRACES) };
     let mut found = Vec::new();
     loop {
         let listed = store.list_traces(&filter)?;

@@ -6,10 +6,10 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 use std::time::Instant;
 
-use windlass_journal::{Check, Reader, is_run};
+use windlass_journal::{Check, Reader};
 use windlass_kernel::run::plan::Doer;
 use windlass_kernel::run::{Event, Run};
-use windlass_kernel::{Machine, State, Timestamp, TraceId, Uuid7};
+use windlass_kernel::{Machine, Timestamp, TraceId, Uuid7};
 use windlass_store::{Store, TraceFilter, TraceState};
 
 use super::{Amount, CALLS_MAX, DAY_MS, RUNS_MAX, WINDOWS};
@@ -95,28 +95,12 @@ impl Counted {
         store: &dyn Store,
         since: TraceId,
     ) -> Result<Vec<TraceState>, Problem> {
-        let mut found: Vec<TraceState> = Vec::new();
-        for (open_only, state) in [(true, None), (false, Some(State::Terminal))] {
-            let mut filter = TraceFilter { open_only, state, ..TraceFilter::all(TRACES) };
-            let mut count = 0;
-            loop {
-                let page = store.list_traces(&filter)?;
-                let in_window = page.iter().filter(|trace| trace.head.trace_id >= since);
-                let runs = in_window.filter(|trace| is_run(trace));
-                let before = found.len();
-                found.extend(runs);
-                count += found.len() - before;
-                let last = page.last().map(|trace| trace.head.trace_id);
-                let is_over = page.len() < TRACES || last.is_some_and(|last| last < since);
-                if is_over || count > RUNS_MAX {
-                    break;
-                }
-                filter.before = last;
-            }
-        }
-        found.sort_by_key(|trace| std::cmp::Reverse(trace.head.trace_id));
-        // One may have ended between the two.
-        found.dedup_by_key(|trace| trace.head.trace_id);
+        let filter = TraceFilter {
+            machine: Some(Machine::Run),
+            not_before: Some(since),
+            ..TraceFilter::all(RUNS_MAX + 1)
+        };
+        let mut found = store.list_traces(&filter)?;
         self.more_runs = found.len() > RUNS_MAX;
         found.truncate(RUNS_MAX);
         Ok(found)
