@@ -7,15 +7,22 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::path::Path;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use windlass_kernel::Digest;
+
 use super::error::GitCause;
+use super::known::{self, KnownAttributes};
 use super::program::Helper;
 use super::{Git, GitError, os, path_of, split_once};
 
 /// The name in `git.filters` that allows conversions of encodings.
 const ENCODING: &str = "working-tree-encoding";
+/// The file in a folder that gives attributes to the files below it.
+const ATTRIBUTES: &str = ".gitattributes";
 /// How git shows an attribute without a value. A driver can have such a name.
 const STATES: [&[u8]; 3] = [b"unspecified", b"unset", b"set"];
 /// The settings of a driver that name a program.
@@ -42,7 +49,7 @@ pub(super) enum OnFilter {
 }
 
 /// Path, name and value of an attribute.
-type Attribute = (Vec<u8>, Vec<u8>, Vec<u8>);
+pub(super) type Attribute = (Vec<u8>, Vec<u8>, Vec<u8>);
 
 /// The definitions of the drivers: by name, then by setting.
 type Drivers = BTreeMap<Vec<u8>, BTreeMap<Vec<u8>, Definition>>;
@@ -55,6 +62,9 @@ pub(super) struct Conversions {
     pub untracked: Vec<Vec<u8>>,
     /// Whether the work tree has only a part of the files.
     pub is_sparse: bool,
+    /// A text that differs whenever equal files may be converted in another way; `None` if that is not known, or if
+    /// programs convert them.
+    pub fingerprint: Option<String>,
 }
 
 /// What the settings say about conversions.
@@ -62,6 +72,8 @@ pub(super) struct Conversions {
 struct Configured {
     drivers: Drivers,
     is_sparse: bool,
+    /// All settings that matter.
+    bytes: Vec<u8>,
 }
 
 /// The paths that are looked up, each with a NUL at its end.
@@ -110,17 +122,27 @@ impl Git {
     ) -> Result<Conversions, GitError> {
         let allowed = self.allowed_filters(operation)?;
         let is_allowed = |name: &[u8]| allowed.iter().any(|known| known.as_bytes() == name);
-        let Configured { drivers, is_sparse } = self.configured_conversions(operation)?;
+        let Configured { drivers, is_sparse, bytes } = self.configured_conversions(operation)?;
         let Listed { paths, untracked } = self.list(operation, files)?;
+        let sources = match files {
+            Files::Worktree(_) => self.attribute_sources(&paths, &bytes)?,
+            Files::Index(_) => None,
+        };
+        let mut runs_programs = false;
         let mut used: BTreeSet<Vec<u8>> = STATES.map(<[u8]>::to_vec).into();
-        for (path, attribute, value) in self.attributes(operation, files, &paths)? {
+        for (path, attribute, value) in
+            self.known_attributes(operation, files, &paths, sources.as_deref())?
+        {
             let refuse = |conversion: String| {
                 let path = path_of(&path);
                 Err(GitError::new(operation, GitCause::Filter { path, conversion }))
             };
             let name = String::from_utf8_lossy(&value).into_owned();
             if STATES.contains(&value.as_slice()) {
-            } else if attribute == ENCODING.as_bytes() {
+                continue;
+            }
+            runs_programs |= is_allowed(&value) || attribute == ENCODING.as_bytes();
+            if attribute == ENCODING.as_bytes() {
                 let converts = !name.eq_ignore_ascii_case("utf-8") && !name.is_empty();
                 if converts && on_filter == OnFilter::Refuse && !is_allowed(ENCODING.as_bytes()) {
                     return refuse(format!("{ENCODING} `{name}`"));
@@ -138,7 +160,8 @@ impl Git {
         used.extend(drivers.keys().cloned());
         used.retain(|name| !(is_allowed(name) && drivers.get(name).is_some_and(is_the_users)));
         let settings = used.iter().flat_map(|name| disabled(name)).collect();
-        Ok(Conversions { settings, untracked, is_sparse })
+        let fingerprint = sources.filter(|_| !runs_programs);
+        Ok(Conversions { settings, untracked, is_sparse, fingerprint })
     }
 
     fn allowed_filters(&self, operation: &'static str) -> Result<Arc<BTreeSet<String>>, GitError> {
@@ -154,7 +177,7 @@ impl Git {
         let listed = self
             .read(operation)
             .args(["config", "-z", "--show-scope", "--get-regexp"])
-            .arg("^filter\\.|^core\\.sparsecheckout$")
+            .arg("^(filter|core|attr)\\.")
             .run()?;
         if !matches!(listed.code, Some(0 | 1)) {
             return Err(listed.failure(operation, self.root()));
@@ -185,6 +208,88 @@ impl Git {
         Ok(listed)
     }
 
+    /// A digest of everything that attributes of files in the work tree are read from. The list of paths decides in
+    /// which folders git looks; `None` if it would look into the index, too.
+    fn attribute_sources(
+        &self,
+        paths: &[Vec<u8>],
+        settings: &[u8],
+    ) -> Result<Option<String>, GitError> {
+        let mut folders: BTreeSet<&[u8]> = BTreeSet::from([&b""[..]]);
+        let mut last: &[u8] = b"";
+        for path in paths {
+            let mut folder = parent_of(path.strip_suffix(b"\0").unwrap_or(path));
+            if folder == last {
+                continue;
+            }
+            last = folder;
+            while folders.insert(folder) {
+                folder = parent_of(folder);
+            }
+        }
+        let common = self.common_dir()?;
+        let mut files: Vec<PathBuf> = folders
+            .into_iter()
+            .map(|folder| self.root().join(path_of(folder)).join(ATTRIBUTES))
+            .collect();
+        let in_tree = |path: &&Vec<u8>| {
+            let path = path.strip_suffix(b"\0").unwrap_or(path);
+            path.rsplit(|byte| *byte == b'/').next() == Some(ATTRIBUTES.as_bytes())
+        };
+        let is_missing = |path: &Vec<u8>| {
+            let path = path.strip_suffix(b"\0").unwrap_or(path);
+            let found = fs::symlink_metadata(self.root().join(path_of(path)));
+            !found.is_ok_and(|found| found.is_file())
+        };
+        let from_tree =
+            settings.split(|byte| *byte == 0).any(|field| field.starts_with(b"attr.tree"));
+        if from_tree || paths.iter().filter(in_tree).any(is_missing) {
+            return Ok(None);
+        }
+        files.push(common.join("info/attributes"));
+        files.extend(user_attributes(settings, self.root()));
+        let mut sources = settings.to_vec();
+        for file in files {
+            match fs::read(&file) {
+                Ok(bytes) => {
+                    let digest = Digest::of(&bytes);
+                    sources.extend_from_slice(file.as_os_str().as_encoded_bytes());
+                    sources.extend_from_slice(format!("\0{}\n", digest.hex().as_str()).as_bytes());
+                }
+                Err(error) if is_absence(&error) => {}
+                Err(_) => return Ok(None),
+            }
+        }
+        Ok(Some(Digest::of(&sources).hex().as_str().to_owned()))
+    }
+
+    /// As [`Git::attributes`], but paths that were looked up before, with the same sources, are not looked up again.
+    fn known_attributes(
+        &self,
+        operation: &'static str,
+        files: Files<'_>,
+        paths: &[Vec<u8>],
+        sources: Option<&str>,
+    ) -> Result<Vec<Attribute>, GitError> {
+        let Some(sources) = sources else { return self.attributes(operation, files, paths) };
+        let last = known::take_attributes(self.root()).filter(|last| last.sources == sources);
+        let mut last = last.unwrap_or_else(|| KnownAttributes::new(sources));
+        let new: Vec<Vec<u8>> =
+            paths.iter().filter(|path| !last.paths.contains(*path)).cloned().collect();
+        if !new.is_empty() {
+            last.found.extend(self.attributes(operation, files, &new)?);
+            last.paths.extend(new);
+        }
+        let mut found = last.found.clone();
+        if !found.is_empty() {
+            let present: BTreeSet<&[u8]> =
+                paths.iter().map(|path| path.strip_suffix(b"\0").unwrap_or(path)).collect();
+            found.retain(|(path, _, _)| present.contains(path.as_slice()));
+        }
+        known::keep_attributes(self.root(), last);
+        Ok(found)
+    }
+
     /// Reads path, name and value of the attributes that cause a conversion.
     fn attributes(
         &self,
@@ -212,6 +317,35 @@ impl Git {
         }
         Ok(found)
     }
+}
+
+/// The files outside of the work tree that attributes are read from, apart from that of the repository.
+fn user_attributes(settings: &[u8], root: &Path) -> Vec<PathBuf> {
+    let mut files =
+        vec![PathBuf::from("/etc/gitattributes"), PathBuf::from("/usr/local/etc/gitattributes")];
+    let folder = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    files.extend(folder("XDG_CONFIG_HOME").map(|folder| folder.join("git/attributes")));
+    let home = folder("HOME");
+    files.extend(home.iter().map(|home| home.join(".config/git/attributes")));
+    for record in settings.split(|byte| *byte == 0) {
+        if let Some(value) = record.strip_prefix(b"core.attributesfile\n") {
+            match (value.strip_prefix(b"~/"), &home) {
+                (Some(inside), Some(home)) => files.push(home.join(path_of(inside))),
+                _ => files.push(root.join(path_of(value))),
+            }
+        }
+    }
+    files
+}
+
+fn is_absence(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+}
+
+/// The folder of a path; empty for the top.
+fn parent_of(path: &[u8]) -> &[u8] {
+    let slash = path.iter().rposition(|byte| *byte == b'/');
+    slash.and_then(|slash| path.get(..slash)).unwrap_or_default()
 }
 
 /// Lets git use the index that holds the files, if it is not the user's own.
@@ -249,7 +383,7 @@ fn disabled(name: &[u8]) -> impl Iterator<Item = (OsString, OsString)> {
 
 /// Reads `scope NUL name LF value NUL` records; `None` for anything that is not that.
 fn parse_settings(bytes: &[u8]) -> Option<Configured> {
-    let mut found = Configured::default();
+    let mut found = Configured { bytes: bytes.to_vec(), ..Configured::default() };
     if bytes.is_empty() {
         return Some(found);
     }
@@ -261,6 +395,9 @@ fn parse_settings(bytes: &[u8]) -> Option<Configured> {
             // The last one counts. What git does not take for false is sparse here.
             let value = value.to_ascii_lowercase();
             found.is_sparse = !matches!(value.as_slice(), b"" | b"false" | b"no" | b"off" | b"0");
+            continue;
+        }
+        if name.starts_with(b"core.") || name.starts_with(b"attr.") {
             continue;
         }
         let name = name.strip_prefix(b"filter.")?;
@@ -295,7 +432,8 @@ mod tests {
         assert!(!is_the_users(&drivers[&b"lfs"[..]]));
         assert!(drivers.contains_key(&b"a.b"[..]) && drivers.len() == 2);
         assert_eq!(parse_settings(b""), Some(Configured::default()));
-        for bad in [&b"global"[..], b"global\0", b"global\0core.x\n1\0", b"global\0filter.x\n1\0"] {
+        for bad in [&b"global"[..], b"global\0", b"global\0other.x\n1\0", b"global\0filter.x\n1\0"]
+        {
             assert_eq!(parse_settings(bad), None, "{:?}", String::from_utf8_lossy(bad));
         }
     }

@@ -14,6 +14,7 @@ mod hooks;
 mod id;
 mod index_folder;
 mod invoke;
+mod known;
 mod lost_object;
 mod merge;
 mod pinned;

@@ -1,19 +1,28 @@
 //! The work tree as a tree object, and its difference to a base.
 //!
 //! INVARIANT: the user's index is neither read nor written here. A temporary index is filled from the
-//! current commit, so flags in the user's index (`assume-unchanged`) hide nothing.
+//! current commit, so flags in the user's index (`assume-unchanged`) hide nothing. The status of files in it is our own, of
+//! the last time that this process has read them.
 
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use windlass_kernel::is_git_name;
 
 use super::error::GitCause;
 use super::filters::{Conversions, Files, OnFilter};
 use super::index_folder::IndexFolder;
+use super::known::{self, KnownIndex};
 use super::private::PrivateDir;
 use super::{
     Access, CommitId, Git, GitError, Invocation, TreeId, Treeish, id_of, path_of, split_once,
 };
+
+const OPERATION: &str = "write the work tree as a tree";
+/// How many files are read again at each call, though they may be as in the current commit.
+const READ_AGAIN_MAX: usize = 100;
 
 /// How a work tree differs from a base.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,18 +65,75 @@ impl Git {
     /// # Errors
     /// [`GitError`], also in a sparse work tree, and when a file needs a filter that is not allowed.
     pub fn tree_of_worktree(&self) -> Result<TreeId, GitError> {
-        let operation = "write the work tree as a tree";
-        let (top, head) = self.top_and_head(operation)?;
-        let top = self.at(top);
-        let folder = IndexFolder::new(operation)?;
-        let index = folder.index();
-        if let Some(head) = head {
-            let read = top.write(operation).args(["read-tree", head.as_str()]);
-            read.env("GIT_INDEX_FILE", &index).output()?;
+        let (top, head) = self.top_and_head(OPERATION)?;
+        // The common directory stays the same.
+        let top = Self { root: top, ..self.clone() };
+        let known = known::take_index(top.root());
+        match top.tree_with(head.as_ref(), known.as_ref()) {
+            // What is known may be the cause, or objects that were pruned since.
+            Err(GitError { cause: GitCause::Exit { .. }, .. }) if known.is_some() => {
+                top.tree_with(head.as_ref(), None)
+            }
+            result => result,
         }
-        top.update_index(operation, &index)?;
-        let tree = top.write(operation).arg("write-tree").env("GIT_INDEX_FILE", &index).output()?;
-        id_of(operation, &tree)
+    }
+
+    /// Writes the work tree as a tree, with what is known of it.
+    fn tree_with(
+        &self,
+        head: Option<&CommitId>,
+        known: Option<&KnownIndex>,
+    ) -> Result<TreeId, GitError> {
+        let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
+        let folder = IndexFolder::new(OPERATION)?;
+        let index = folder.index();
+        let git = |words: &[&str]| {
+            let git = self.write(OPERATION).args(["-c", "index.version=2"]).args(words);
+            git.env("GIT_INDEX_FILE", &index).output()
+        };
+        let fail = |error: io::Error| GitError::new(OPERATION, GitCause::File(error.to_string()));
+        // Reads the entries of a commit; those that are the same keep the status of their files.
+        let read_tree = |head: &CommitId| git(&["read-tree", "-i", "-m", head.as_str()]).map(drop);
+        match (head, known) {
+            (Some(head), Some(known)) => {
+                fs::write(&index, &known.bytes).map_err(fail)?;
+                if known.head != *head {
+                    read_tree(head)?;
+                }
+            }
+            (Some(head), None) => drop(git(&["read-tree", head.as_str()])?),
+            (None, _) => {}
+        }
+        let files = Files::Worktree(Some(&index));
+        let conversions = self.conversions(OPERATION, files, OnFilter::Refuse)?;
+        let fingerprint = conversions.fingerprint.clone();
+        if known.is_some_and(|known| fingerprint.as_ref() != Some(&known.conversions)) {
+            return self.tree_with(head, None);
+        }
+        let changed = self.update_index(OPERATION, &index, &conversions)?;
+        let tree: TreeId = id_of(OPERATION, &git(&["write-tree"])?)?;
+        if known.is_some() && !self.has_object(&tree)? {
+            return self.tree_with(head, None);
+        }
+        let (Some(head), Some(conversions)) = (head, fingerprint) else { return Ok(tree) };
+        let is_current = |known: &&KnownIndex| known.head == *head && changed <= READ_AGAIN_MAX;
+        let kept = match known.filter(is_current) {
+            Some(known) => Some(known.bytes.clone()),
+            // Without it the next one reads everything.
+            None => read_tree(head).ok().and_then(|()| {
+                let mut bytes = fs::read(&index).ok()?;
+                known::forget_recent(&mut bytes, tree.as_str().len(), began).map(|()| bytes)
+            }),
+        };
+        if let Some(bytes) = kept {
+            known::keep_index(self.root(), KnownIndex { head: head.clone(), conversions, bytes });
+        }
+        Ok(tree)
+    }
+
+    fn has_object(&self, tree: &TreeId) -> Result<bool, GitError> {
+        let found = self.read(OPERATION).args(["cat-file", "-e", tree.as_str()]).run()?;
+        Ok(found.code == Some(0))
     }
 
     /// The top of the work tree, and the current commit, which an unborn branch does not have.
@@ -101,23 +167,29 @@ impl Git {
     }
 
     /// Brings an index up to date with the work tree. `git add` would read the status of nested
-    /// repositories, which runs programs that their settings name.
-    fn update_index(&self, operation: &'static str, index: &Path) -> Result<(), GitError> {
-        let files = Files::Worktree(Some(index));
-        let Conversions { settings, untracked, is_sparse } =
-            self.conversions(operation, files, OnFilter::Refuse)?;
-        if is_sparse {
+    /// repositories, which runs programs that their settings name. Returns how many files of the index were read.
+    fn update_index(
+        &self,
+        operation: &'static str,
+        index: &Path,
+        conversions: &Conversions,
+    ) -> Result<usize, GitError> {
+        let Conversions { settings, untracked, is_sparse, .. } = conversions;
+        if *is_sparse {
             return Err(GitError::new(operation, GitCause::Sparse));
         }
         let git = |access| {
             let git = Invocation::new(operation, self.root(), access);
-            git.settings(&settings).env("GIT_INDEX_FILE", index).reading_files()
+            // Whatever the user's settings say, all of a file's status counts.
+            let git = git.args(["-c", "core.trustctime=true", "-c", "core.checkStat=default"]);
+            git.settings(settings).env("GIT_INDEX_FILE", index).reading_files()
         };
         let changed = git(Access::Read)
             .args(["diff-files", "--raw", "-z", "--no-renames", "--ignore-submodules=dirty"])
             .output()?;
         let (mut removed, mut present) = (Vec::new(), Vec::new());
         let mut fields = changed.split(|byte| *byte == 0).filter(|field| !field.is_empty());
+        let mut count = 0;
         while let Some(facts) = fields.next() {
             let unexpected = || GitError::unexpected(operation, &changed);
             let path = fields.next().ok_or_else(unexpected)?;
@@ -125,6 +197,7 @@ impl Git {
             let list = if status == b"D" { &mut removed } else { &mut present };
             list.extend_from_slice(path);
             list.push(0);
+            count += 1;
         }
         for path in untracked.iter().filter(|path| !self.omitted.contains(*path)) {
             let path = path.as_slice();
@@ -159,7 +232,8 @@ impl Git {
             git.args(["-z", "--stdin"]).stdin(paths).output().map(drop)
         };
         update(&["--force-remove"], removed)?;
-        update(&["--add", "--remove", "--replace"], present)
+        update(&["--add", "--remove", "--replace"], present)?;
+        Ok(count)
     }
 
     /// Writes an index that holds a tree, to a new file.
@@ -265,6 +339,82 @@ fn read_numstat(bytes: &[u8]) -> Option<DiffStat> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The number of files that are opened in a folder during an action.
+    fn opened(folder: &Path, act: impl FnOnce()) -> usize {
+        use rustix::fs::inotify;
+        let events = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
+        inotify::add_watch(&events, folder, inotify::WatchFlags::OPEN).unwrap();
+        act();
+        let mut buffer = [std::mem::MaybeUninit::uninit(); 16 * 1024];
+        let mut reader = inotify::Reader::new(&events, &mut buffer);
+        let mut count = 0;
+        while let Ok(event) = reader.next() {
+            let is_folder = event.events().contains(inotify::ReadFlags::ISDIR);
+            let named = event.file_name().is_some_and(|name| name.to_bytes().starts_with(b"file"));
+            count += usize::from(named && !is_folder);
+        }
+        count
+    }
+
+    #[test]
+    fn only_what_has_changed_is_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let top = folder.path().canonicalize().unwrap();
+        let git = |words: &[&str]| {
+            let mut git = std::process::Command::new("git");
+            git.current_dir(&top).args(["-c", "user.name=a", "-c", "user.email=a"]);
+            assert!(git.args(words).status().unwrap().success(), "{words:?}");
+        };
+        git(&["init", "-q"]);
+        for number in 0..30 {
+            let path = top.join(format!("file-{number}"));
+            fs::write(&path, format!("{number}\n")).unwrap();
+            // Git reads a file that is as new as its index.
+            fs::File::open(&path).unwrap().set_modified(UNIX_EPOCH).unwrap();
+        }
+        git(&["add", "-A"]);
+        git(&["commit", "-q", "-m", "one"]);
+        let ours = Git::new(&top);
+        let mut first = None;
+        assert!(opened(&top, || first = ours.tree_of_worktree().ok()) >= 30);
+        assert!(first.is_some());
+        // All of it has just changed.
+        assert!(opened(&top, || assert_eq!(ours.tree_of_worktree().ok(), first)) >= 30);
+        // As it will be in some seconds.
+        let mut known = known::take_index(&top).unwrap();
+        let index = folder.path().join(".git/aged");
+        fs::write(&index, &known.bytes).unwrap();
+        let refresh = ["-c", "index.version=2", "update-index", "-q", "--refresh"];
+        let mut age = std::process::Command::new("git");
+        age.current_dir(&top).env("GIT_INDEX_FILE", &index).args(refresh);
+        assert!(age.status().unwrap().success());
+        known.bytes = fs::read(&index).unwrap();
+        let opened_with = |known: &KnownIndex| {
+            let head = known.head.clone();
+            let mut tree = None;
+            let count = opened(&top, || tree = ours.tree_with(Some(&head), Some(known)).ok());
+            (tree.unwrap(), count)
+        };
+        let (tree, count) = opened_with(&known);
+        assert_eq!((Some(tree), count), (first.clone(), 0));
+        fs::write(top.join("file-7"), "changed\n").unwrap();
+        fs::write(top.join("file-new"), "new\n").unwrap();
+        let (tree, count) = opened_with(&known);
+        // Git opens a file once to compare and once to store it.
+        assert!((2..=4).contains(&count), "{count}");
+        known::take_index(&top);
+        assert_eq!(ours.tree_of_worktree().unwrap(), tree);
+        assert_ne!(Some(tree), first);
+        // Of another commit, only the files that differ in it are read.
+        git(&["add", "-A"]);
+        git(&["commit", "-q", "-m", "two"]);
+        let head = ours.head().unwrap().unwrap();
+        let mut tree = None;
+        let count = opened(&top, || tree = ours.tree_with(Some(&head), Some(&known)).ok());
+        assert!((2..=4).contains(&count), "{count}");
+        assert_eq!(tree, ours.tree_of(&head).ok());
+    }
 
     #[test]
     fn numstat_is_read_or_refused() {

@@ -173,3 +173,92 @@ fn a_file_that_git_would_leave_out_is_refused() {
         assert!(error.contains("stands for `.git` elsewhere"), "{error}");
     }
 }
+
+/// What changes a work tree, or how git reads it. All of it happens within a second or two.
+const STEPS: [&str; 38] = [
+    "true",
+    "printf '1\\n2\\n4\\n' > a",
+    "printf '1\\n2\\n5\\n' > a && touch -d @1 a",
+    "printf '1\\n2\\n6\\n' > a && touch -d @1 a",
+    "printf '1\\n2\\n3\\n' > a && touch -d @1 a",
+    "cp a b && touch -d @1 a b",
+    "printf '1\\n2\\n7\\n' > b && touch -d @1 b",
+    "git add -A && git commit -q -m b",
+    "printf '1\\n2\\n8\\n' > b && touch -d @1 b",
+    "printf '1\\n2\\n9\\n' > c && mv c b && touch -d @1 b",
+    "git checkout -q -- b",
+    "chmod +x b",
+    "chmod -x b",
+    "rm b",
+    "ln -s a b",
+    "rm b && mkdir b && echo x > b/c",
+    "rm -r b && git checkout -q -- b",
+    "echo x > new",
+    "echo new > .gitignore",
+    "echo '#' > .gitignore",
+    "rm .gitignore new",
+    "printf 'x\\r\\ny\\r\\n' > crlf",
+    "git add crlf && git commit -q -m crlf",
+    "echo '* text' > .gitattributes",
+    "echo '* -text' > .gitattributes",
+    "echo '* text eol=crlf' > .gitattributes",
+    "git add .gitattributes && git commit -q -m attributes",
+    "rm .gitattributes",
+    "git rm -q --cached .gitattributes && git commit -q -m none",
+    "git config core.autocrlf input",
+    "git config core.autocrlf false",
+    "echo '* text' > .git/info/attributes",
+    "rm .git/info/attributes",
+    "git config core.trustctime false && printf '1\\n2\\n0\\n' > a && touch -d @1 a",
+    "git config core.filemode false && chmod +x a",
+    "git config core.filemode true && git update-index --assume-unchanged a && echo x > a",
+    "git gc -q --prune=now",
+    "git reset -q --hard HEAD~2",
+];
+
+#[test]
+fn what_is_known_of_a_work_tree_changes_no_tree() {
+    let repository = Repository::new();
+    let git = repository.ours();
+    let shell = |script: &str| {
+        let mut shell = std::process::Command::new("sh");
+        shell.args(["-e", "-c", script]).current_dir(repository.path());
+        for who in ["AUTHOR", "COMMITTER"] {
+            shell.env(format!("GIT_{who}_NAME"), "a").env(format!("GIT_{who}_EMAIL"), "a@a");
+        }
+        let output = shell.output().unwrap();
+        assert!(output.status.success(), "{script}: {output:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    // An index of its own, without the status of any file.
+    let expected = "export GIT_INDEX_FILE=.git/fresh; rm -f .git/fresh; git read-tree HEAD && git add -A . && \
+                    git write-tree && rm .git/fresh";
+    for step in STEPS {
+        shell(step);
+        for time in 1..=2 {
+            let tree = git.tree_of_worktree().unwrap();
+            assert_eq!(tree.as_str(), shell(expected).trim(), "{step}: {time}");
+        }
+    }
+}
+
+#[test]
+fn what_is_known_of_a_work_tree_hides_no_filter() {
+    let repository = Repository::new();
+    let git = repository.ours();
+    git.tree_of_worktree().unwrap();
+    repository.git(&["config", "filter.evil.clean", "touch ran; cat"]);
+    git.tree_of_worktree().unwrap();
+    repository.file(".gitattributes", "new filter=evil\n");
+    git.tree_of_worktree().unwrap();
+    repository.file("new", "x\n");
+    let error = git.tree_of_worktree().unwrap_err();
+    assert!(matches!(error.cause, GitCause::Filter { .. }), "{error}");
+    assert!(git.status().is_err());
+    repository.file(".gitattributes", "a filter=evil\n");
+    assert!(git.tree_of_worktree().is_err());
+    repository.file(".gitattributes", "");
+    git.tree_of_worktree().unwrap();
+    assert!(git.status().is_ok());
+    assert!(!repository.path().join("ran").exists());
+}
