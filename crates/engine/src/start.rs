@@ -139,14 +139,15 @@ impl Engine {
                 ),
             });
         }
-        if new.plan.require.contains(&Requirement::CleanRepo) {
+        let is_clean = new.plan.require.contains(&Requirement::CleanRepo);
+        if is_clean {
+            // This refuses what `require_filters` refuses, too.
             self.repository.require_clean(root)?;
-        }
-        if base.is_some() {
+        } else if base.is_some() {
             // Otherwise the first phase that changes something would fail.
             self.repository.require_filters(root)?;
         }
-        if let Some(base) = base.as_mut().filter(|_| !new.worktree) {
+        if let Some(base) = base.as_mut().filter(|_| !new.worktree && !is_clean) {
             base.tree = self.repository.uncommitted_tree(root)?;
         }
         drop(merging);
