@@ -25,7 +25,7 @@
 //!
 //! **From appended to indexed.** A new trace is *unindexed*: its entries are durable, its state follows
 //! from them (`replay`), and the writer has it in memory (`unindexed`). To *index* a trace is to write its
-//! row in `traces` and its rows in `keys`. That happens to the older half when 2,048 traces are unindexed,
+//! row in `traces` and its rows in `keys`. That happens to the older half when 256 traces are unindexed,
 //! to a trace with more than 8 entries, to all before anything but an append changes an unindexed trace,
 //! to all when another process writes too and more than 16 are unindexed, and to all when the store is
 //! closed. Then the number in `indexed` grows. An append to an indexed trace inserts its batch and updates

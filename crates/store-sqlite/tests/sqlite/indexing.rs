@@ -9,7 +9,7 @@ use windlass_store::{
     After, Append, AppendError, KeyMismatch, Store, StoreError, TraceFilter, TraceState, Visitor,
     fault,
 };
-use windlass_store_sqlite::SqliteStore;
+use windlass_store_sqlite::{Settings, SqliteStore};
 
 use crate::support::{
     Place, assert_reads_back, fixture, lines, meddle, open, player, put, succeeds, tell, verify,
@@ -157,6 +157,22 @@ fn many_traces_are_indexed_by_halves_and_the_rest_at_the_end() {
     let many = i64::try_from(MANY).unwrap();
     assert_eq!(indexed(&place), (many, many, many));
     check(&place.open());
+}
+
+/// A reader replays what is unindexed for each list.
+#[test]
+fn few_traces_are_unindexed_however_many_are_made() {
+    let place = Place::new();
+    let store = SqliteStore::open(&place.path(), Settings::default()).unwrap();
+    let make = fixture(0);
+    let connection = place.connect();
+    let sql = "SELECT (SELECT count(*) FROM first_batches) - (SELECT count(*) FROM traces)";
+    let mut most = 0_i64;
+    for _ in 0..MANY {
+        put(&store, &make.call(Ending::Completed));
+        most = most.max(connection.query_row(sql, [], |row| row.get(0)).unwrap());
+    }
+    assert_eq!(most, 255);
 }
 
 #[test]
