@@ -162,7 +162,10 @@ impl Engine {
         // If this fails, the work tree is created again when it is needed.
         drop(std::fs::remove_file(ready));
         let _lock = self.wait_for_lock("worktrees")?;
-        self.repository.remove_phase_worktree(&self.settings.state.join(path))
+        self.repository.remove_phase_worktree(&self.settings.state.join(path))?;
+        // What stays is swept with the next one.
+        drop(self.checkpointer()?.store().sweep_workspaces());
+        Ok(())
     }
 
     pub(crate) fn record(

@@ -87,6 +87,11 @@ impl SnapshotStore for GitSnapshotStore {
         Ok(self.opened()?.snapshots.ignored(workspace, tree, paths)?)
     }
 
+    fn sweep_workspaces(&self) -> Result<(), EngineError> {
+        self.opened()?.snapshots.sweep_workspaces()?;
+        Ok(())
+    }
+
     fn lock_for_storing(&self) -> Result<SnapshotLock, EngineError> {
         Ok(self.opened()?.snapshots.lock_for_storing()?)
     }

@@ -86,6 +86,8 @@ impl Retention {
 pub struct PurgeReport {
     /// The checkpoints.
     pub checkpoints: Vec<PurgedCheckpoint>,
+    /// The number of files in the project that showed purged checkpoints, also those of earlier purges.
+    pub documents: u64,
     /// The packets of answered holds.
     pub holds: Vec<String>,
     /// The references to other snapshots: those of rollbacks and merges.
@@ -172,8 +174,9 @@ impl RunPurge<'_> {
 }
 
 impl Engine {
-    /// Deletes the snapshots and files of old checkpoints of runs that have ended. The journal still lists
-    /// the checkpoints, but a run can no longer be rolled back to them. No checkpoint is created meanwhile.
+    /// Deletes the snapshots and files of old checkpoints of runs that have ended, and the files that show them. The
+    /// journal still lists the checkpoints, but a run can no longer be rolled back to them. No checkpoint is created
+    /// meanwhile.
     ///
     /// # Errors
     /// [`EngineError`] if the journal or the storage of checkpoints cannot be read.
@@ -188,6 +191,7 @@ impl Engine {
         let mut used: BTreeSet<Digest> = BTreeSet::new();
         let mut keep_files = false;
         let mut deleted: Vec<String> = Vec::new();
+        let mut shown: Vec<PurgedCheckpoint> = Vec::new();
         for found in self.list(&filter)? {
             let trace_id = found.trace.head.trace_id;
             let (run, candidates) = match self.candidates(trace_id) {
@@ -205,8 +209,18 @@ impl Engine {
             let mut stored = BTreeSet::new();
             for (one, is_selected) in candidates.iter().zip(selected) {
                 let own = references_of(&references, &run, one.id);
-                let purged_now = ended && wanted && is_selected && !own.is_empty();
-                if !purged_now {
+                let is_purged = ended && wanted && is_selected;
+                let checkpoint = || PurgedCheckpoint {
+                    run_id: run_name(&run),
+                    name: one.name.clone(),
+                    id: one.id,
+                    created_at: one.at,
+                };
+                if is_purged {
+                    // Also what an earlier purge has not removed.
+                    shown.push(checkpoint());
+                }
+                if !is_purged || own.is_empty() {
                     if !own.is_empty() {
                         used.extend(&one.files);
                         stored.insert(one.id);
@@ -214,12 +228,7 @@ impl Engine {
                     continue;
                 }
                 deleted.extend(own.into_iter().cloned());
-                purged.checkpoints.push(PurgedCheckpoint {
-                    run_id: run_name(&run),
-                    name: one.name.clone(),
-                    id: one.id,
-                    created_at: one.at,
-                });
+                purged.checkpoints.push(checkpoint());
             }
             let open_to_purge = ended && wanted;
             let is_old = open_to_purge && run.last_at.is_some_and(|at| at.unix_ms() < before);
@@ -242,6 +251,10 @@ impl Engine {
                 purged.files += 1;
                 purged.bytes += if retention.dry_run { 0 } else { store.delete_file(digest)? };
             }
+        }
+        purged.documents = self.packets.remove_checkpoints(&shown, retention.dry_run)?;
+        if !retention.dry_run {
+            store.sweep_workspaces()?;
         }
         Ok(purged)
     }

@@ -115,6 +115,9 @@ pub trait SnapshotStore: Send + Sync {
     /// Deletes a stored file and returns its size.
     fn delete_file(&self, digest: &Digest) -> Result<u64, EngineError>;
 
+    /// Removes what is kept beside the snapshots for work trees that no longer exist.
+    fn sweep_workspaces(&self) -> Result<(), EngineError>;
+
     /// Checks all snapshots and files and describes each corrupt one.
     fn check(&self) -> Result<Vec<String>, EngineError>;
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use windlass_connect::Confinement;
 use windlass_engine::{
     AnswerResult, CommitHook, Engine, EngineError, GatewayProvider, HoldAnswer, HoldPackets, Patch,
-    PinRequest, PinnedPath, PreparedCommit, Repository,
+    PinRequest, PinnedPath, PreparedCommit, PurgedCheckpoint, Repository,
 };
 use windlass_kernel::run::{Base, Change, Commit, Run, VoteDecision};
 use windlass_kernel::{Code, Digest, RiskLevel, Timestamp, TraceId};
@@ -180,6 +180,10 @@ impl GatewayProvider for OneGateway {
 pub struct NoPackets;
 
 impl HoldPackets for NoPackets {
+    fn remove_checkpoints(&self, _: &[PurgedCheckpoint], _: bool) -> Result<u64, EngineError> {
+        Ok(0)
+    }
+
     fn check(&self, _: &Run) -> Result<(), EngineError> {
         Ok(())
     }

@@ -27,7 +27,7 @@ mod run_view;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use windlass_engine::{EngineError, HoldPackets, RunObservers};
+use windlass_engine::{EngineError, HoldPackets, PurgedCheckpoint, RunObservers};
 use windlass_formats::{CheckpointId, PACKET_BYTES_MAX, StepKey, read_hold_of};
 use windlass_journal::{Check, Observer, ObserverError, Reader, Runs, Step};
 use windlass_kernel::run::{Event, Run, RunEvent};
@@ -236,6 +236,15 @@ impl Observer<Run> for RunFiles {
 }
 
 impl HoldPackets for Files {
+    fn remove_checkpoints(
+        &self,
+        purged: &[PurgedCheckpoint],
+        dry_run: bool,
+    ) -> Result<u64, EngineError> {
+        let folder = self.checkpoints.as_ref().filter(|_| !purged.is_empty());
+        folder.map_or(Ok(0), |folder| checkpoint_files::remove(folder, purged, dry_run))
+    }
+
     fn remove(&self, run: &Run, dry_run: bool) -> Result<Vec<String>, EngineError> {
         let (view, _) = self.view_of(run.head.trace_id, Check::Prefix)?;
         let mut removed = Vec::new();

@@ -435,9 +435,10 @@ fn print_purged(purged: &PurgeReport, dry_run: bool, output: &Output) {
         output.note(&format!("skipped {run}: {}", sanitize(why)));
     }
     output.line(&format!(
-        "{} {}, {}, {} of rollbacks and merges, {}{}",
+        "{} {}, {}, {}, {} of rollbacks and merges, {}{}",
         if dry_run { "would delete" } else { "deleted" },
         count(purged.checkpoints.len(), "checkpoint", "checkpoints"),
+        count(purged.documents, "checkpoint file", "checkpoint files"),
         count(purged.holds.len(), "hold packet", "hold packets"),
         count(purged.references.len(), "snapshot", "snapshots"),
         count(purged.files, "file", "files"),

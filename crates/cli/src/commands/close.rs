@@ -55,6 +55,7 @@ pub fn run(project: &Project, options: &Close, output: &Output) -> CommandResult
     }
     let branches = drop_branches(project, &started.run_id)?;
     let Some(worktree) = &started.worktree else {
+        sweep(&setup, output);
         if output.json {
             output.value(&json!({ "run_id": started.run_id, "branches": branches }))?;
         } else if branches.is_empty() {
@@ -73,6 +74,7 @@ pub fn run(project: &Project, options: &Close, output: &Output) -> CommandResult
                 .hint("commit the changes, or discard them with `--discard`")
         },
     )?;
+    sweep(&setup, output);
     if output.json {
         output.value(&json!({
             "run_id": started.run_id,
@@ -88,6 +90,17 @@ pub fn run(project: &Project, options: &Close, output: &Output) -> CommandResult
         ));
     }
     Ok(0)
+}
+
+/// Removes what was kept for the snapshots of removed work trees. What stays is swept with the next one.
+fn sweep(setup: &RunSetup, output: &Output) {
+    let swept = setup.engine.snapshots().and_then(|snapshots| snapshots.sweep_workspaces());
+    if let Err(error) = swept {
+        output.note(&format!(
+            "files of removed work trees are left: {}",
+            sanitize(&error.to_string())
+        ));
+    }
 }
 
 /// Puts the files of a run that did not pass back, or lists what would be put back.

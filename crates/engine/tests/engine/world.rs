@@ -10,8 +10,8 @@ use serde_json::json;
 use tempfile::TempDir;
 use windlass_connect::Connect;
 use windlass_engine::{
-    Engine, EngineError, GatewayProvider, HoldPackets, NewRun, Parts, PhaseExecutor, Repository,
-    RunObservers, Settings, StopSwitch,
+    Engine, EngineError, GatewayProvider, HoldPackets, NewRun, Parts, PhaseExecutor,
+    PurgedCheckpoint, Repository, RunObservers, Settings, StopSwitch,
 };
 use windlass_journal::{Observer, ObserverError, Origin, RunFilter, Runs, Step};
 use windlass_kernel::run::plan::Plan;
@@ -80,6 +80,10 @@ impl Observer<Run> for Showing {
 }
 
 impl HoldPackets for Shown {
+    fn remove_checkpoints(&self, _: &[PurgedCheckpoint], _: bool) -> Result<u64, EngineError> {
+        Ok(0)
+    }
+
     fn remove(&self, _: &Run, _: bool) -> Result<Vec<String>, EngineError> {
         Ok(Vec::new())
     }

@@ -5,10 +5,10 @@
 //! | `run-<run_id>/PRE_<phase>_v<version>.json`, `POST_…` | a checkpoint in full |
 //! | `index.json` | the newest checkpoints of all runs |
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
-use windlass_engine::EngineError;
+use windlass_engine::{EngineError, PurgedCheckpoint};
 use windlass_kernel::run::{CheckpointKind, CheckpointSide};
 use windlass_kernel::{CheckpointId, Timestamp};
 
@@ -71,8 +71,34 @@ pub(super) fn write(
     Ok(paths)
 }
 
+/// Removes the files of checkpoints, and takes these out of the index; returns how many files there were.
+pub(super) fn remove(
+    folder: &Folder,
+    purged: &[PurgedCheckpoint],
+    dry_run: bool,
+) -> Result<u64, EngineError> {
+    let paths: Vec<String> = purged.iter().map(|one| path(&one.run_id, &one.name)).collect();
+    let removed = match dry_run {
+        true => return Ok(folder.count(&paths)),
+        false => folder.remove_all(&paths)?,
+    };
+    let removed_ids: BTreeSet<CheckpointId> = purged.iter().map(|one| one.id).collect();
+    change_index(folder, |index| {
+        let before = index.checkpoints.len();
+        index.checkpoints.retain(|one| !removed_ids.contains(&one.id));
+        let listed = before.saturating_sub(index.checkpoints.len());
+        let left_out = usize::try_from(removed).unwrap_or(usize::MAX).saturating_sub(listed);
+        index.omitted = index.omitted.saturating_sub(left_out);
+    })?;
+    Ok(removed)
+}
+
 fn path_of(document: &CheckpointDocument) -> String {
-    format!("run-{}/{}.json", document.orchestrator_state.run_id, document.name())
+    path(&document.orchestrator_state.run_id, &document.name())
+}
+
+fn path(run_id: &str, name: &str) -> String {
+    format!("run-{run_id}/{name}.json")
 }
 
 fn indexed(document: &CheckpointDocument, path: String) -> IndexedCheckpoint {
@@ -93,24 +119,31 @@ fn indexed(document: &CheckpointDocument, path: String) -> IndexedCheckpoint {
     }
 }
 
-/// Updates the index; an index that cannot be read is replaced.
+/// Adds checkpoints to the index.
 fn update_index(
     folder: &Folder,
     new: BTreeMap<CheckpointId, IndexedCheckpoint>,
 ) -> Result<(), EngineError> {
+    change_index(folder, |index| {
+        // Ids are ordered by time.
+        let mut all: BTreeMap<CheckpointId, IndexedCheckpoint> =
+            std::mem::take(&mut index.checkpoints).into_iter().map(|one| (one.id, one)).collect();
+        // What is older than all that are listed was left out before, and is counted already.
+        let oldest = all.keys().next().copied().filter(|_| index.omitted > 0);
+        all.extend(new.into_iter().filter(|(id, _)| oldest.is_none_or(|oldest| *id >= oldest)));
+        let more = all.len().saturating_sub(INDEXED_MAX);
+        index.omitted = index.omitted.saturating_add(more);
+        index.checkpoints = all.into_values().skip(more).collect();
+    })
+}
+
+/// Changes the index; one that cannot be read is replaced.
+fn change_index(folder: &Folder, change: impl FnOnce(&mut Index)) -> Result<(), EngineError> {
     let locked = folder.lock()?;
     let found = folder.read(INDEX, INDEX_BYTES_MAX).ok().flatten();
     let index = found.as_deref().and_then(|bytes| serde_json::from_slice::<Index>(bytes).ok());
     let mut index = index.unwrap_or_default();
-    // Ids are ordered by time.
-    let mut all: BTreeMap<CheckpointId, IndexedCheckpoint> =
-        index.checkpoints.into_iter().map(|one| (one.id, one)).collect();
-    // What is older than all that are listed was left out before, and is counted already.
-    let oldest = all.keys().next().copied().filter(|_| index.omitted > 0);
-    all.extend(new.into_iter().filter(|(id, _)| oldest.is_none_or(|oldest| *id >= oldest)));
-    let more = all.len().saturating_sub(INDEXED_MAX);
-    index.omitted = index.omitted.saturating_add(more);
-    index.checkpoints = all.into_values().skip(more).collect();
+    change(&mut index);
     index.schema_id = "windlass.checkpoint_index".to_owned();
     let mut bytes = serde_json::to_vec_pretty(&index).unwrap_or_default();
     bytes.push(b'\n');

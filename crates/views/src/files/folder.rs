@@ -132,6 +132,37 @@ impl Folder {
         drop().map_err(|source| self.unwritable(path, source))
     }
 
+    /// Removes files, and their folders once these are empty; returns how many files existed.
+    pub(super) fn remove_all(&self, paths: &[String]) -> Result<u64, EngineError> {
+        let _locked = self.lock()?;
+        let mut removed = 0;
+        for path in paths {
+            let FilePath { folder, file } = split_path(path);
+            let remove = || -> io::Result<bool> {
+                let handle = match self.open_existing(folder) {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+                    opened => opened?,
+                };
+                let existed = match unlinkat(&handle, file, AtFlags::empty()) {
+                    Ok(()) => true,
+                    Err(Errno::NOENT) => false,
+                    Err(error) => return Err(error.into()),
+                };
+                // As long as there is something in it, it stays.
+                let _ = unlinkat(File::open(&self.root)?, folder, AtFlags::REMOVEDIR);
+                Ok(existed)
+            };
+            removed += u64::from(remove().map_err(|source| self.unwritable(path, source))?);
+        }
+        Ok(removed)
+    }
+
+    /// How many of these files exist.
+    pub(super) fn count(&self, paths: &[String]) -> u64 {
+        let exists = |path: &&String| self.open_if_present(path).is_ok_and(|file| file.is_some());
+        paths.iter().filter(exists).count() as u64
+    }
+
     fn has(&self, path: &str, bytes: &[u8]) -> bool {
         matches!(self.read(path, bytes.len()), Ok(Some(now)) if now == bytes)
     }

@@ -35,6 +35,24 @@ fn packets(repo: &Repo) -> Vec<String> {
     repo.artifacts().into_iter().filter(|name| name.starts_with("checkpoints/")).collect()
 }
 
+/// The files that show checkpoints.
+fn shown(repo: &Repo) -> Vec<String> {
+    let all = crate::world::tree(&repo.root().join(".windlass/checkpoints"));
+    let mut names: Vec<String> = all.into_keys().filter(|name| name.starts_with("run-")).collect();
+    names.sort();
+    names
+}
+
+/// The files that the index of checkpoints names.
+fn indexed(repo: &Repo) -> Vec<String> {
+    let index = repo.root().join(".windlass/checkpoints/index.json");
+    let index: Value = serde_json::from_slice(&std::fs::read(index).unwrap()).unwrap();
+    let all = index["checkpoints"].as_array().unwrap();
+    let mut names: Vec<String> = all.iter().map(|one| text_of(one, "path")).collect();
+    names.sort();
+    names
+}
+
 fn blobs(repo: &Repo) -> usize {
     let all = crate::world::tree(&repo.place.state().join("blobs"));
     all.keys().filter(|name| name.ends_with(".zst")).count()
@@ -49,11 +67,18 @@ fn a_purge_leaves_nothing_of_a_run_behind_and_says_so() {
     let told = purge(&repo, &["--keep", "0", "--dry-run"]);
     let before = (references(&repo), packets(&repo), blobs(&repo));
     assert!(!before.0.is_empty());
+    let documents = shown(&repo);
+    assert_eq!(told["documents"], json!(documents.len()));
+    assert_eq!(told["checkpoints"].as_array().unwrap().len(), documents.len());
     let did = purge(&repo, &["--keep", "0"]);
     assert_eq!((&did["checkpoints"], &did["holds"]), (&told["checkpoints"], &told["holds"]));
     assert_eq!(did["references"], told["references"]);
     assert_eq!(did["holds"].as_array().unwrap().len(), before.1.len(), "{did}");
     assert_eq!((references(&repo), packets(&repo), blobs(&repo)), (vec![], vec![], 0));
+    assert_eq!((&did["documents"], shown(&repo)), (&told["documents"], vec![]));
+    assert_eq!(indexed(&repo), Vec::<String>::new());
+    // What the record still has is shown as before.
+    assert!(repo.artifacts().iter().any(|name| name.starts_with("terminal/")));
     repo.git(&["gc", "--quiet", "--prune=now"]);
     // Purged is not damaged.
     let list = repo.windlass(&["checkpoint", "list", &id, "--json"]).exit(0).json();
@@ -80,7 +105,33 @@ fn a_purge_leaves_nothing_of_a_run_behind_and_says_so() {
     assert_eq!(repo.counts(&text_of(&repo.stands(&id), "trace_id")), entries);
     repo.windlass(&["checkpoint", "check"]).exit(0);
     repo.is_whole();
-    assert_eq!(purge(&repo, &["--keep", "0"])["checkpoints"], json!([]));
+    // Files that come back, or that a version before this has left, are found again.
+    repo.windlass(&["export", &id]).exit(0);
+    assert_eq!(shown(&repo), documents);
+    let again = purge(&repo, &["--keep", "0"]);
+    assert_eq!((&again["checkpoints"], &again["documents"]), (&json!([]), &told["documents"]));
+    assert_eq!(shown(&repo), Vec::<String>::new());
+}
+
+#[test]
+fn the_files_of_checkpoints_that_are_kept_stay() {
+    let repo = Repo::new();
+    passed(&repo);
+    let (all, listed) = (shown(&repo), indexed(&repo));
+    assert_eq!(all.len(), listed.len());
+    let did = purge(&repo, &["--keep", "3"]);
+    let gone: Vec<String> = did["checkpoints"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| format!("run-{}/{}.json", text_of(one, "run_id"), text_of(one, "name")))
+        .collect();
+    let left = |names: Vec<String>| -> Vec<String> {
+        names.into_iter().filter(|name| !gone.contains(name)).collect()
+    };
+    assert_eq!(gone.len(), all.len() - 3);
+    assert_eq!((shown(&repo), indexed(&repo)), (left(all), left(listed)));
+    repo.is_whole();
 }
 
 #[test]

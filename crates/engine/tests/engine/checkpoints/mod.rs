@@ -192,6 +192,10 @@ impl SnapshotStore for MortalStore {
         self.inner.ignored(workspace, tree, paths)
     }
 
+    fn sweep_workspaces(&self) -> Result<(), EngineError> {
+        self.inner.sweep_workspaces()
+    }
+
     fn lock_for_storing(&self) -> Result<SnapshotLock, EngineError> {
         self.inner.lock_for_storing()
     }
