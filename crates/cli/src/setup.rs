@@ -430,8 +430,9 @@ impl RunSetup {
         );
         // All projects of the account share the ports of the machine.
         let ports = state.parent().unwrap_or(&state).join(PORTS);
-        let snapshots =
-            GitSnapshotStore::new(snapshot_root, state.join("snapshots.git"), state.join("blobs"));
+        let private = state.join("snapshots.git");
+        windlass_workspace::keep_indexes_in(&private);
+        let snapshots = GitSnapshotStore::new(snapshot_root, private, state.join("blobs"));
         let clock = Arc::new(SystemClock);
         let checkpointer = Checkpointer::new(Arc::new(snapshots), clock, checkpoint_root, state);
         engine = engine

@@ -20,7 +20,7 @@ pub use git::{
     GitError, GitSettings, Hook, LineChange, ObjectIdError, OnChanges, PinnedKind, PinnedPath,
     Pushed, Rebased, RefUpdate, SYSTEM_FOLDERS, Signature, TakeOverError, TakenOver, TreeId,
     Treeish, Upstream, Worktree, WorktreeStatus, check_pinned_place, configure_git, find_helper,
-    names_lost_object, require_pinned_unchanged, sweep_index_folders, take_over,
+    keep_indexes_in, names_lost_object, require_pinned_unchanged, sweep_index_folders, take_over,
     take_over_in_steps, while_objects_vanish,
 };
 pub use snapshot::{

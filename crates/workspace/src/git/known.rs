@@ -5,11 +5,16 @@
 //! with it. One that may change again without a change of its status has none there, so it is read.
 
 use std::collections::{BTreeMap, HashSet};
+use std::fs::{self, File};
+use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+use windlass_kernel::Digest;
 
 use super::CommitId;
 use super::filters::Attribute;
+use crate::snapshot::tree_index;
 
 /// How many work trees are known.
 const KNOWN_MAX: usize = 8;
@@ -21,6 +26,8 @@ const RECENT_SECONDS: u64 = 2;
 /// The times and numbers of a file at the begin of an entry, and where its mode is among them.
 const STAT_BYTES: usize = 40;
 const MODE: std::ops::Range<usize> = 24..28;
+/// The size limit of the two lines before an index that is kept.
+const HEADER_LINES_MAX: u64 = 1024;
 /// The header: `DIRC`, the version and the number of entries.
 const HEADER_BYTES: usize = 12;
 /// The flag of an entry that has more flags.
@@ -38,7 +45,7 @@ pub(super) struct KnownAttributes {
 }
 
 /// An index with the entries of a commit.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct KnownIndex {
     pub head: CommitId,
     /// The fingerprint of the conversions of its files.
@@ -46,6 +53,8 @@ pub(super) struct KnownIndex {
     pub bytes: Vec<u8>,
 }
 
+/// Where indexes are kept for later processes.
+static FOLDER: OnceLock<PathBuf> = OnceLock::new();
 static ATTRIBUTES: Mutex<BTreeMap<PathBuf, KnownAttributes>> = Mutex::new(BTreeMap::new());
 static INDEXES: Mutex<BTreeMap<PathBuf, KnownIndex>> = Mutex::new(BTreeMap::new());
 
@@ -64,14 +73,56 @@ pub(super) fn keep_attributes(top: &Path, known: KnownAttributes) {
     keep(&ATTRIBUTES, top, known);
 }
 
-pub(super) fn take_index(top: &Path) -> Option<KnownIndex> {
-    take(&INDEXES, top)
+/// Keeps what this process knows of work trees for later ones, in a private git directory of snapshots, which sweeps what
+/// belongs to no work tree any more. The first folder that is named counts.
+pub fn keep_indexes_in(private: &Path) {
+    // Another one is as good.
+    drop(FOLDER.set(private.to_owned()));
 }
 
-pub(super) fn keep_index(top: &Path, known: KnownIndex) {
-    if known.bytes.len() <= INDEX_BYTES_MAX {
-        keep(&INDEXES, top, known);
+pub(super) fn take_index(top: &Path) -> Option<KnownIndex> {
+    take(&INDEXES, top).or_else(|| load(&FOLDER.get()?.join(tree_index(top))))
+}
+
+/// Keeps an index; a new one also for later processes.
+pub(super) fn keep_index(top: &Path, known: KnownIndex, is_new: bool) {
+    if known.bytes.len() > INDEX_BYTES_MAX {
+        return;
     }
+    if let Some(folder) = FOLDER.get().filter(|folder| is_new && folder.is_dir()) {
+        // Without it, the next process reads all files.
+        drop(save(folder, &folder.join(tree_index(top)), &known));
+    }
+    keep(&INDEXES, top, known);
+}
+
+/// Writes an index after a line with the digest of all that follows, which git does not check, and a line with what it was
+/// made from.
+fn save(folder: &Path, path: &Path, known: &KnownIndex) -> io::Result<()> {
+    let KnownIndex { head, conversions, bytes } = known;
+    let mut content = format!("{} {conversions}\n", head.as_str()).into_bytes();
+    content.extend_from_slice(bytes);
+    let mut file = tempfile::NamedTempFile::new_in(folder)?;
+    file.write_all(format!("{}\n", Digest::of(&content).hex().as_str()).as_bytes())?;
+    file.write_all(&content)?;
+    file.persist(path)?;
+    Ok(())
+}
+
+fn load(path: &Path) -> Option<KnownIndex> {
+    let mut bytes = Vec::new();
+    let limit = INDEX_BYTES_MAX as u64 + HEADER_LINES_MAX;
+    File::open(path).ok()?.take(limit).read_to_end(&mut bytes).ok()?;
+    let (digest, content) = super::split_once(&bytes, b'\n')?;
+    if digest != Digest::of(content).hex().as_str().as_bytes() {
+        // Another one will take its place.
+        drop(fs::remove_file(path));
+        return None;
+    }
+    let (line, index) = super::split_once(content, b'\n')?;
+    let (head, conversions) = std::str::from_utf8(line).ok()?.split_once(' ')?;
+    let head = head.parse().ok()?;
+    Some(KnownIndex { head, conversions: conversions.to_owned(), bytes: index.to_vec() })
 }
 
 fn take<T>(all: &Mutex<BTreeMap<PathBuf, T>>, top: &Path) -> Option<T> {
@@ -155,6 +206,32 @@ mod tests {
                 assert_eq!(forget_recent(&mut bad.to_vec(), digits, 0), None, "{bad:?}");
             }
         }
+    }
+
+    #[test]
+    fn a_kept_index_is_read_again_only_if_nothing_of_it_has_changed() {
+        let folder = tempfile::tempdir().unwrap();
+        let top = folder.path().join("top");
+        keep_indexes_in(folder.path());
+        let head: CommitId = "a".repeat(40).parse().unwrap();
+        let known = KnownIndex { head, conversions: "x".to_owned(), bytes: b"DIRC\n\0\n".to_vec() };
+        assert_eq!(take_index(&top), None);
+        keep_index(&top, known.clone(), false);
+        assert_eq!((take_index(&top), take_index(&top)), (Some(known.clone()), None));
+        keep_index(&top, known.clone(), true);
+        take(&INDEXES, &top);
+        assert_eq!(take_index(&top), Some(known.clone()));
+        let path = folder.path().join(tree_index(&top));
+        let bytes = fs::read(&path).unwrap();
+        for at in 0..bytes.len() {
+            let mut other = bytes.clone();
+            other[at] ^= 1;
+            fs::write(&path, &other).unwrap();
+            assert_eq!(take_index(&top), None, "{at}");
+        }
+        fs::write(&path, bytes.get(..bytes.len() - 1).unwrap()).unwrap();
+        assert_eq!(take_index(&top), None);
+        assert!(!path.exists());
     }
 
     #[test]

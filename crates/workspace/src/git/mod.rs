@@ -42,6 +42,7 @@ pub use hooks::Hook;
 pub use id::{CommitId, ObjectIdError, TreeId, Treeish};
 pub use index_folder::sweep_index_folders;
 pub(crate) use invoke::{Access, Invocation};
+pub use known::keep_indexes_in;
 pub use lost_object::{names_lost_object, while_objects_vanish};
 pub use merge::CommitMerge;
 pub use pinned::{PinnedKind, PinnedPath, check_pinned_place, require_pinned_unchanged};

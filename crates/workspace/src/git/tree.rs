@@ -117,7 +117,8 @@ impl Git {
         }
         let (Some(head), Some(conversions)) = (head, fingerprint) else { return Ok(tree) };
         let is_current = |known: &&KnownIndex| known.head == *head && changed <= READ_AGAIN_MAX;
-        let kept = match known.filter(is_current) {
+        let current = known.filter(is_current);
+        let kept = match current {
             Some(known) => Some(known.bytes.clone()),
             // Without it the next one reads everything.
             None => read_tree(head).ok().and_then(|()| {
@@ -126,7 +127,8 @@ impl Git {
             }),
         };
         if let Some(bytes) = kept {
-            known::keep_index(self.root(), KnownIndex { head: head.clone(), conversions, bytes });
+            let kept = KnownIndex { head: head.clone(), conversions, bytes };
+            known::keep_index(self.root(), kept, current.is_none());
         }
         Ok(tree)
     }

@@ -19,14 +19,24 @@ pub(super) const INDEX: &str = "index-";
 pub(super) const STATE: &str = "state-";
 pub(super) const STAGE: &str = "stage-";
 pub(super) const LOCK: &str = "lock-";
+/// That of an index that is made for commits, not for snapshots. A cache: without it, all files are read.
+const TREE: &str = "tree-";
 /// What git adds to the name of an index that it is writing.
 const WRITING: &str = ".lock";
 /// The number of digits of a workspace's key.
 const KEY_DIGITS: usize = 32;
 /// The size limit of a folder's path.
 const PATH_BYTES_MAX: u64 = 64 * 1024;
+/// The beginning of the names of files that were not finished, and how long they are left alone.
+const TEMPORARY: &str = ".tmp";
+const TEMPORARY_AGE_MIN: Duration = Duration::from_secs(24 * 60 * 60);
 /// How long files are kept whose folder is not known, since versions before this did not write it down.
 const UNKNOWN_AGE_MIN: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// The name of the kept index of a work tree.
+pub(crate) fn tree_index(top: &Path) -> String {
+    format!("{TREE}{}", key(top))
+}
 
 /// Writes the folder of a workspace to its lock file, unless it is there.
 pub(super) fn note_folder(lock: &SnapshotLock, folder: &Path) -> io::Result<()> {
@@ -62,10 +72,14 @@ impl Snapshots {
         let fail = |error: io::Error| SnapshotError::file("sweep", &self.private, &error);
         let mut keys = BTreeSet::new();
         for entry in fs::read_dir(&self.private).map_err(fail)? {
-            let name = entry.map_err(fail)?.file_name();
+            let entry = entry.map_err(fail)?;
+            let name = entry.file_name();
             let Some(name) = name.to_str() else { continue };
+            if name.starts_with(TEMPORARY) && is_old(&entry.path(), TEMPORARY_AGE_MIN) {
+                removed(fs::remove_file(entry.path())).map_err(fail)?;
+            }
             let rest =
-                [INDEX, STATE, STAGE, LOCK].iter().find_map(|start| name.strip_prefix(start));
+                [INDEX, STATE, STAGE, LOCK, TREE].iter().find_map(|start| name.strip_prefix(start));
             let rest = rest.map(|rest| rest.strip_suffix(WRITING).unwrap_or(rest));
             keys.extend(rest.filter(|key| is_key(key)).map(str::to_owned));
         }
@@ -95,8 +109,12 @@ impl Snapshots {
         if !is_gone {
             return Ok(false);
         }
-        let files =
-            [format!("{INDEX}{name}"), format!("{INDEX}{name}{WRITING}"), format!("{STATE}{name}")];
+        let files = [
+            format!("{TREE}{name}"),
+            format!("{INDEX}{name}"),
+            format!("{INDEX}{name}{WRITING}"),
+            format!("{STATE}{name}"),
+        ];
         for file in files {
             removed(fs::remove_file(self.private.join(file)))?;
         }
@@ -114,20 +132,26 @@ impl Snapshots {
 
     /// Whether the files of a workspace whose folder is not known were not changed for a long time.
     fn is_unused(&self, name: &str) -> io::Result<bool> {
-        for start in [INDEX, STATE, STAGE, LOCK] {
-            match fs::symlink_metadata(self.private.join(format!("{start}{name}"))) {
+        for start in [INDEX, STATE, STAGE, LOCK, TREE] {
+            let path = self.private.join(format!("{start}{name}"));
+            match fs::symlink_metadata(&path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 found => {
-                    let age = SystemTime::now().duration_since(found?.modified()?);
-                    if age.is_ok_and(|age| age > UNKNOWN_AGE_MIN) {
-                        continue;
+                    found?;
+                    if !is_old(&path, UNKNOWN_AGE_MIN) {
+                        return Ok(false);
                     }
-                    return Ok(false);
                 }
             }
         }
         Ok(true)
     }
+}
+
+/// Whether a file was not changed for so long.
+fn is_old(path: &Path, age_min: Duration) -> bool {
+    let changed = fs::symlink_metadata(path).and_then(|found| found.modified());
+    changed.is_ok_and(|at| SystemTime::now().duration_since(at).is_ok_and(|age| age > age_min))
 }
 
 fn is_key(text: &str) -> bool {

@@ -50,6 +50,7 @@ pub use compare::{ChangeKind, PathChange, Rename, TextDiff};
 use contents::SnapshotContents;
 pub use entry::{Entry, EntryMode};
 pub use error::SnapshotError;
+pub(crate) use leftovers::tree_index;
 pub use lock::SnapshotLock;
 pub use merge::Merged;
 pub use object_index::{ObjectIndex, SnapshotFiles};

@@ -14,7 +14,9 @@ fn own_files(world: &World) -> Vec<String> {
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let is_own = |name: &String| {
         name.len() > 32
-            && ["index-", "state-", "stage-", "lock-"].iter().any(|start| name.starts_with(start))
+            && ["index-", "state-", "stage-", "lock-", "tree-"]
+                .iter()
+                .any(|start| name.starts_with(start))
     };
     let mut names: Vec<String> = names.filter(is_own).collect();
     names.sort();
@@ -50,6 +52,8 @@ fn what_belongs_to_a_removed_work_tree_is_swept_and_nothing_else() {
     let kept = own_files(&world);
     let (path, files) = captured(&world, &snapshots, "one");
     assert_eq!(files.len(), 3, "{files:?}");
+    let tree = files.iter().find(|file| file.starts_with("index-")).unwrap();
+    fs::write(world.private().join(tree.replace("index-", "tree-")), "x").unwrap();
     assert_eq!(snapshots.sweep_workspaces().unwrap(), 0);
     remove(&world, &path);
     assert_eq!(snapshots.sweep_workspaces().unwrap(), 1);
@@ -139,8 +143,14 @@ fn what_says_not_whose_it_is_stays_until_it_is_old() {
     for file in main.iter().chain(&files) {
         age(&world.private().join(file));
     }
+    // What a process was writing when it was killed.
+    let [old, new] = [".tmpold", ".tmpnew"].map(|name| world.private().join(name));
+    fs::write(&old, "").unwrap();
+    fs::write(&new, "").unwrap();
+    age(&old);
     assert_eq!(world.open().sweep_workspaces().unwrap(), 1);
     assert_eq!(own_files(&world), main, "the project is there");
+    assert!(!old.exists() && new.exists());
 }
 
 #[test]
