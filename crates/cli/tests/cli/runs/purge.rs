@@ -36,7 +36,7 @@ fn packets(repo: &Repo) -> Vec<String> {
 }
 
 /// The files that show checkpoints.
-fn shown(repo: &Repo) -> Vec<String> {
+fn documents_of(repo: &Repo) -> Vec<String> {
     let all = crate::world::tree(&repo.root().join(".windlass/checkpoints"));
     let mut names: Vec<String> = all.into_keys().filter(|name| name.starts_with("run-")).collect();
     names.sort();
@@ -67,7 +67,7 @@ fn a_purge_leaves_nothing_of_a_run_behind_and_says_so() {
     let told = purge(&repo, &["--keep", "0", "--dry-run"]);
     let before = (references(&repo), packets(&repo), blobs(&repo));
     assert!(!before.0.is_empty());
-    let documents = shown(&repo);
+    let documents = documents_of(&repo);
     assert_eq!(told["documents"], json!(documents.len()));
     assert_eq!(told["checkpoints"].as_array().unwrap().len(), documents.len());
     let did = purge(&repo, &["--keep", "0"]);
@@ -75,7 +75,7 @@ fn a_purge_leaves_nothing_of_a_run_behind_and_says_so() {
     assert_eq!(did["references"], told["references"]);
     assert_eq!(did["holds"].as_array().unwrap().len(), before.1.len(), "{did}");
     assert_eq!((references(&repo), packets(&repo), blobs(&repo)), (vec![], vec![], 0));
-    assert_eq!((&did["documents"], shown(&repo)), (&told["documents"], vec![]));
+    assert_eq!((&did["documents"], documents_of(&repo)), (&told["documents"], vec![]));
     assert_eq!(indexed(&repo), Vec::<String>::new());
     // What the record still has is shown as before.
     assert!(repo.artifacts().iter().any(|name| name.starts_with("terminal/")));
@@ -107,17 +107,17 @@ fn a_purge_leaves_nothing_of_a_run_behind_and_says_so() {
     repo.is_whole();
     // Files that come back, or that a version before this has left, are found again.
     repo.windlass(&["export", &id]).exit(0);
-    assert_eq!(shown(&repo), documents);
+    assert_eq!(documents_of(&repo), documents);
     let again = purge(&repo, &["--keep", "0"]);
     assert_eq!((&again["checkpoints"], &again["documents"]), (&json!([]), &told["documents"]));
-    assert_eq!(shown(&repo), Vec::<String>::new());
+    assert_eq!(documents_of(&repo), Vec::<String>::new());
 }
 
 #[test]
 fn the_files_of_checkpoints_that_are_kept_stay() {
     let repo = Repo::new();
     passed(&repo);
-    let (all, listed) = (shown(&repo), indexed(&repo));
+    let (all, listed) = (documents_of(&repo), indexed(&repo));
     assert_eq!(all.len(), listed.len());
     let did = purge(&repo, &["--keep", "3"]);
     let gone: Vec<String> = did["checkpoints"]
@@ -130,7 +130,7 @@ fn the_files_of_checkpoints_that_are_kept_stay() {
         names.into_iter().filter(|name| !gone.contains(name)).collect()
     };
     assert_eq!(gone.len(), all.len() - 3);
-    assert_eq!((shown(&repo), indexed(&repo)), (left(all), left(listed)));
+    assert_eq!((documents_of(&repo), indexed(&repo)), (left(all), left(listed)));
     repo.is_whole();
 }
 
