@@ -332,7 +332,7 @@ impl CoreRun {
         let task = task_of(run);
         let name = task.split_whitespace().last().unwrap_or_default();
         let runs = Runs::new(Arc::clone(&self.store));
-        session::find(&runs, Some(name)).map_err(|failure| failure.summary())
+        session::find(&self.project, &runs, Some(name)).map_err(|failure| failure.summary())
     }
 
     /// The insights of a session that follow from its records.

@@ -21,5 +21,5 @@ pub use history::{SessionHistory, requested_at};
 pub use note::{DatedNote, SessionNote, Unguarded, notes};
 pub use progress::Progress;
 pub use reconcile::Reconciler;
-pub use sessions::{NewSession, Session, SessionHold, SessionName, Sessions};
+pub use sessions::{NewSession, Session, SessionHold, SessionName, Sessions, named_run};
 pub use tool_use::CLIENT_SERVER;

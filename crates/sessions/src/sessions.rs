@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, Write as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -62,6 +62,14 @@ pub struct NewSession {
 #[serde(deny_unknown_fields)]
 struct Known {
     run: TraceId,
+}
+
+/// The latest run of a session, as its file in the folder of sessions names it. Whoever relies on it looks whether it is a
+/// run of that session.
+#[must_use]
+pub fn named_run(folder: &Path, name: SessionName<'_>) -> Option<TraceId> {
+    let bytes = std::fs::read(folder.join(format!("{}.json", name.stem()))).ok()?;
+    Some(serde_json::from_slice::<Known>(&bytes).ok()?.run)
 }
 
 /// The latest run of a session.

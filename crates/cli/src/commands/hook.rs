@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
 use std::mem::ManuallyDrop;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -207,7 +207,12 @@ pub fn sessions_of(
     project: &Project,
     store: Arc<dyn windlass_store::Store>,
 ) -> Result<Sessions, Failure> {
-    Ok(Sessions::new(store, Arc::new(SystemClock), project.state()?.join("sessions")))
+    Ok(Sessions::new(store, Arc::new(SystemClock), sessions_folder(project)?))
+}
+
+/// The folder of the files that name the runs of sessions.
+pub fn sessions_folder(project: &Project) -> Result<PathBuf, Failure> {
+    Ok(project.state()?.join("sessions"))
 }
 
 /// What a client is answered about a call that waits for a person. Only Claude Code has a prompt that neither the agent

@@ -15,13 +15,13 @@ use windlass_kernel::{Call, Code, State, Timestamp, TraceId};
 use windlass_runtime::{Clock as _, SystemClock};
 use windlass_sessions::core::StepStatus;
 use windlass_sessions::{
-    SessionHistory, SessionName, SessionNote, Sessions, Unguarded, requested_at,
+    SessionHistory, SessionName, SessionNote, Sessions, Unguarded, named_run, requested_at,
 };
 use windlass_store::Store;
 use windlass_views::RunSummary;
 
 use crate::args::{AllowAll, SessionCommand, StepArg};
-use crate::commands::hook::sessions_of;
+use crate::commands::hook::{sessions_folder, sessions_of};
 use crate::commands::{cell, session_core, session_insights, session_rewind};
 use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, Style, sanitize};
@@ -128,7 +128,7 @@ fn newest(runs: &Runs, open_only: bool, limit: usize) -> Result<Vec<RunSummary>,
 }
 
 /// Finds a session by the name of its run or the client's id; the newest open one if none is named.
-pub fn find(runs: &Runs, named: Option<&str>) -> Result<Found, Failure> {
+pub fn find(project: &Project, runs: &Runs, named: Option<&str>) -> Result<Found, Failure> {
     let missing = |message: String| {
         Failure::new(Code::RunNotFound, message).hint("`windlass session list` lists them")
     };
@@ -140,10 +140,19 @@ pub fn find(runs: &Runs, named: Option<&str>) -> Result<Found, Failure> {
         Some(name) => match runs.find(name) {
             Ok(trace_id) => trace_id,
             Err(error) => {
+                let of = |trace_id| runs.read(trace_id).ok().and_then(Found::of);
+                let folder = sessions_folder(project)?;
+                let named = Client::ALL.into_iter().find_map(|client| {
+                    let run = named_run(&folder, SessionName { client, id: name })?;
+                    of(run).filter(|found| found.id == name)
+                });
+                if let Some(found) = named {
+                    return Ok(found);
+                }
+                // Its file may be gone.
                 let all = newest(runs, false, SESSIONS_MAX)?;
                 let is_it = |summary: &RunSummary| {
-                    let run = runs.read(summary.head.trace_id).ok();
-                    run.and_then(Found::of).is_some_and(|found| found.id == name)
+                    of(summary.head.trace_id).is_some_and(|found| found.id == name)
                 };
                 match all.iter().find(|summary| is_it(summary)) {
                     Some(summary) => summary.head.trace_id,
@@ -197,7 +206,7 @@ fn list(project: &Project, open: bool, limit: usize, output: &Output) -> Command
 
 fn show(project: &Project, named: Option<&str>, output: &Output) -> CommandResult {
     let runs = project.runs()?;
-    let found = find(&runs, named)?;
+    let found = find(project, &runs, named)?;
     let history = SessionHistory::read(runs.store(), found.trace_id())?;
     let unreported: Vec<Value> = history.unreported().map(describe).collect();
     let root = Project::of_session(Some(&project.root), Path::new(&found.folder));
@@ -264,7 +273,7 @@ fn show(project: &Project, named: Option<&str>, output: &Output) -> CommandResul
 
 fn transcript(project: &Project, named: Option<&str>, output: &Output) -> CommandResult {
     let runs = project.runs()?;
-    let found = find(&runs, named)?;
+    let found = find(project, &runs, named)?;
     let history = SessionHistory::read(runs.store(), found.trace_id())?;
     let notes =
         history.notes.iter().map(|(at, note)| (*at, text_of(note), json!({ "note": note })));
@@ -295,7 +304,7 @@ fn transcript(project: &Project, named: Option<&str>, output: &Output) -> Comman
 
 fn end(project: &Project, named: &str, reason: &str, output: &Output) -> CommandResult {
     let runs = project.runs()?;
-    let found = find(&runs, Some(named))?;
+    let found = find(project, &runs, Some(named))?;
     let sessions = open_sessions(project)?;
     // Work that was not verified and pushed is no success.
     let outcome = match session_core::open_ends(project, &runs, &found)?.is_empty() {
@@ -323,7 +332,7 @@ pub fn open_sessions(project: &Project) -> Result<Sessions, Failure> {
 /// Compares the clients' own records with the journal.
 fn check(project: &Project, named: Option<&str>, output: &Output) -> CommandResult {
     let runs = project.runs()?;
-    let only = named.map(|name| find(&runs, Some(name))).transpose()?;
+    let only = named.map(|name| find(project, &runs, Some(name))).transpose()?;
     let project = match &only {
         Some(found) => &Project::of_session(Some(&project.root), Path::new(&found.folder))?,
         None => project,
@@ -387,7 +396,7 @@ fn allow_all(project: &Project, options: &AllowAll, output: &Output) -> CommandR
     people.use_passphrase_file(options.decider.passphrase_file.as_deref());
     let name = people.decider(options.decider.by.as_deref())?;
     let runs = project.runs()?;
-    let found = find(&runs, options.session.as_deref())?;
+    let found = find(project, &runs, options.session.as_deref())?;
     if found.run.ended.is_some() {
         let message = format!("session `{}` has ended", found.name());
         return Err(Failure::new(Code::RequestInvalid, message)

@@ -202,7 +202,7 @@ pub fn step(
     output: &Output,
 ) -> CommandResult {
     let runs = project.runs()?;
-    let found = find(&runs, named)?;
+    let found = find(project, &runs, named)?;
     let progress = change(project, &found, |progress| {
         let plan = progress.state.plan().ok_or_else(|| {
             Failure::new(Code::RequestInvalid, "the session has no plan")
@@ -238,7 +238,7 @@ pub fn clear_block(project: &Project, options: &ClearBlock, output: &Output) -> 
         );
     }
     let runs = project.runs()?;
-    let found = find(&runs, options.session.as_deref())?;
+    let found = find(project, &runs, options.session.as_deref())?;
     let reason = options.decider.reason.trim().to_owned();
     if reason.is_empty() {
         return Err(Failure::new(Code::RequestInvalid, "a block is not cleared without a reason"));
@@ -281,7 +281,7 @@ pub fn close(project: &Project, named: Option<&str>, output: &Output) -> Command
         );
     }
     let runs = project.runs()?;
-    let found = find(&runs, named)?;
+    let found = find(project, &runs, named)?;
     let project = Project::of_session(Some(&project.root), Path::new(&found.folder))?;
     let files = project.files()?;
     project.require_trust(&files)?;

@@ -24,9 +24,9 @@ const SESSIONS_MAX: usize = 200;
 pub fn said(project: &Project, named: Option<&str>, output: &Output) -> CommandResult {
     let runs = project.runs()?;
     let found = match named {
-        Some(_) => find(&runs, named)?,
+        Some(_) => find(project, &runs, named)?,
         // One that has ended is of interest, too.
-        None => newest(&runs)?,
+        None => newest(project, &runs)?,
     };
     let turns = context::turns_of(&found.id);
     if turns.is_empty() {
@@ -54,19 +54,19 @@ pub fn said(project: &Project, named: Option<&str>, output: &Output) -> CommandR
 }
 
 /// The session in whose shell this runs, or else the newest one.
-fn current(runs: &Runs) -> Result<Found, Failure> {
+fn current(project: &Project, runs: &Runs) -> Result<Found, Failure> {
     match std::env::var(SESSION_VARIABLE) {
-        Ok(name) if !name.is_empty() => find(runs, Some(&name)),
-        Ok(_) | Err(_) => newest(runs),
+        Ok(name) if !name.is_empty() => find(project, runs, Some(&name)),
+        Ok(_) | Err(_) => newest(project, runs),
     }
 }
 
 /// The newest session, whether it has ended or not.
-fn newest(runs: &Runs) -> Result<Found, Failure> {
+fn newest(project: &Project, runs: &Runs) -> Result<Found, Failure> {
     let filter = RunFilter { open_only: false, state: None, limit: SESSIONS_MAX };
     for one in runs.list(&filter)? {
         let name = RunName::of(one.trace.head.trace_id).to_string();
-        if let Ok(found) = find(runs, Some(&name)) {
+        if let Ok(found) = find(project, runs, Some(&name)) {
             return Ok(found);
         }
     }
@@ -79,9 +79,9 @@ pub fn insights(project: &Project, options: &SessionInsights, output: &Output) -
     let names: Vec<String> = {
         let runs = project.runs()?;
         match (&options.session, options.batch) {
-            (Some(name), _) => vec![find(&runs, Some(name))?.name()],
-            (None, false) => vec![current(&runs)?.name()],
-            (None, true) => not_analysed(&runs)?,
+            (Some(name), _) => vec![find(project, &runs, Some(name))?.name()],
+            (None, false) => vec![current(project, &runs)?.name()],
+            (None, true) => not_analysed(project, &runs)?,
         }
     };
     if names.is_empty() {
@@ -112,7 +112,7 @@ pub fn insights(project: &Project, options: &SessionInsights, output: &Output) -
 }
 
 /// The sessions that have ended and have no insights of an agent.
-fn not_analysed(runs: &Runs) -> Result<Vec<String>, Failure> {
+fn not_analysed(project: &Project, runs: &Runs) -> Result<Vec<String>, Failure> {
     let (known, _) = read_insights()?;
     let known: Vec<String> =
         known.into_iter().filter(|one| one.user_mood.is_some()).map(|one| one.session_id).collect();
@@ -120,7 +120,7 @@ fn not_analysed(runs: &Runs) -> Result<Vec<String>, Failure> {
     let mut found = Vec::new();
     for one in runs.list(&filter)? {
         let name = RunName::of(one.trace.head.trace_id).to_string();
-        if let Ok(session) = find(runs, Some(&name))
+        if let Ok(session) = find(project, runs, Some(&name))
             && session.run.ended.is_some()
             && !known.contains(&session.id)
             && !context::turns_of(&session.id).is_empty()

@@ -28,7 +28,7 @@ pub fn run(project: &Project, options: &Rewind, output: &Output) -> CommandResul
         );
     }
     let runs = project.runs()?;
-    let found = find(&runs, options.session.as_deref())?;
+    let found = find(project, &runs, options.session.as_deref())?;
     let project = Project::of_session(Some(&project.root), Path::new(&found.folder))?;
     let all = notes(runs.store(), found.trace_id())?;
     let snapshots = project.snapshots()?;
