@@ -2,6 +2,7 @@
 
 mod agents;
 mod checkpoint;
+mod doctor;
 mod grant;
 mod hook;
 mod install;
@@ -20,17 +21,15 @@ mod workflow;
 
 use std::path::PathBuf;
 
-use clap::builder::PossibleValuesParser;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use agents::{Agents, AgentsCommand};
 pub use checkpoint::{CheckpointCommand, CheckpointPurge, CheckpointRollback, Import, ImportV1};
+pub use doctor::Doctor;
 pub use grant::{AddGrant, Grant};
 pub use hook::{Cell, Hook, HookClient};
 pub use install::Install;
 use lazy::Lazy;
-
-use crate::guard_check;
 pub use mcp::{Mcp, McpServe, McpTrust, McpWrap, Serving};
 pub use notify::Notify;
 pub use people::{AddPerson, People};
@@ -292,7 +291,7 @@ pub enum Command {
     /// Print the canonical bytes (RFC 8785) of the JSON on standard input.
     Canon(Lazy<Canon>),
     /// Check this machine and project for problems, and suggest fixes.
-    #[command(after_help = DOCTOR_HELP)]
+    #[command(after_help = doctor::HELP)]
     Doctor(Lazy<Doctor>),
     /// Explain an error code: print its page.
     Explain {
@@ -495,33 +494,4 @@ pub struct Recover {
     /// Only this trace or run.
     #[arg(value_name = "TRACE")]
     pub trace: Option<String>,
-}
-
-/// What `doctor` says after its options.
-const DOCTOR_HELP: &str = "With --agents, each client uses a tool in a scratch repository while its guard fails in one way after \
-    another.\nNothing is sent to a real model. In the column RESULT, `stops` means that the tool did not run; `noticed` \
-    that it\nran, and that Windlass finds and tells it afterwards; `RUNS` that it ran and nothing tells. A client is \
-    `closed` if\nevery failure stops the tool, `watched` if every failure stops it or is noticed, else `open`.\n\nExit \
-    codes with --agents: 1 if a client is open, cannot be tried, or is named and not installed.\n\nExamples:\n  windlass \
-    doctor\n  windlass doctor --agents\n  windlass doctor --agents claude codex\n  \
-    windlass doctor --agents codex --case hangs --case removed";
-
-/// Options of `doctor`.
-#[derive(Debug, Args)]
-pub struct Doctor {
-    /// Also connect to every registered MCP server and compare its tools.
-    #[arg(long)]
-    pub servers: bool,
-    /// Try how the hooks of installed coding agents fail, with a scripted model; of all, or of these.
-    #[arg(long, value_name = "CLIENT", num_args = 0.., conflicts_with = "servers")]
-    pub agents: Option<Vec<HookClient>>,
-    /// Try only this failure, besides that nothing fails; may be repeated.
-    #[arg(
-        long = "case",
-        value_name = "CASE",
-        requires = "agents",
-        value_parser = PossibleValuesParser::new(guard_check::case_names()),
-        hide_possible_values = true
-    )]
-    pub cases: Vec<String>,
 }

@@ -22,7 +22,7 @@ use windlass_sessions::core::{
 };
 use windlass_store::Store;
 
-use crate::commands::session::{self, Found};
+use crate::commands::session_found::{self, Found};
 use crate::config::Config;
 use crate::core_session::closing::Closing;
 use crate::core_session::documents::{self, SessionFiles, begun};
@@ -332,7 +332,7 @@ impl CoreRun {
         let task = task_of(run);
         let name = task.split_whitespace().last().unwrap_or_default();
         let runs = Runs::new(Arc::clone(&self.store));
-        session::find(&self.project, &runs, Some(name)).map_err(|failure| failure.summary())
+        session_found::find(&self.project, &runs, Some(name)).map_err(|failure| failure.summary())
     }
 
     /// The insights of a session that follow from its records.

@@ -128,7 +128,7 @@ impl Project {
 
     /// The user's own project, if there is one.
     pub fn of_user() -> Option<Self> {
-        Self::at(&user_root()?)
+        Self::at(&user_folders::project()?)
     }
 
     fn at(root: &Path) -> Option<Self> {
@@ -150,7 +150,7 @@ impl Project {
             Some(_) => Self::find(named)?,
             None => Self::nearest(here)?,
         };
-        if user_root().is_some_and(|user| user == project.root) {
+        if user_folders::project().is_some_and(|user| user == project.root) {
             let repository = here.ancestors().find(|folder| folder.join(".git").exists());
             project.set_workspace(repository.unwrap_or(here))?;
         }
@@ -495,11 +495,6 @@ impl Project {
         )
         .with_people(Arc::new(AccountPeople::open()?)))
     }
-}
-
-/// The folder of the user's own project.
-pub fn user_root() -> Option<PathBuf> {
-    Some(user_folders::data()?.join("windlass"))
 }
 
 fn parse_config(bytes: &[u8]) -> Result<Config, Failure> {

@@ -22,6 +22,11 @@ pub fn config() -> Option<PathBuf> {
     absolute("XDG_CONFIG_HOME").or_else(|| Some(home()?.join(".config")))
 }
 
+/// The folder of the user's own project.
+pub fn project() -> Option<PathBuf> {
+    Some(data()?.join("windlass"))
+}
+
 /// A folder that an environment variable names. The specification says to ignore an empty or relative one.
 fn absolute(name: &str) -> Option<PathBuf> {
     std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute())

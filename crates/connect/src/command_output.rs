@@ -68,7 +68,7 @@ pub(crate) fn recorded(
 /// The beginning and the end of a text, which take `bytes_max` as JSON, with a line between them.
 fn ends(text: &str, bytes_max: usize) -> String {
     let half = bytes_max / 2;
-    let head = first(text.char_indices().map(|(at, char)| (at, char)), half).unwrap_or(text.len());
+    let head = first(text.char_indices(), half).unwrap_or(text.len());
     let last = text.char_indices().rev();
     let tail = first(last, half).map_or(0, |at| {
         at + text.get(at..).and_then(|rest| rest.chars().next()).map_or(0, char::len_utf8)

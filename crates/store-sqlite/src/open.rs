@@ -22,10 +22,10 @@ pub const SCHEMA: &str = concat!(
     include_str!("../indexes.sql")
 );
 
-/// The parts of the schema that earlier stores of this format do not have, each with the name of its last object.
+/// The parts of the schema that earlier stores of this format do not have, each with the name of one of its objects.
 const ADDED: [(&str, &str); 2] = [
     (
-        "traces_deleted_are_counted",
+        "trace_counts",
         concat!(
             include_str!("../counts.sql"),
             "INSERT INTO trace_counts
@@ -114,8 +114,10 @@ pub fn open(path: &Path, settings: Settings) -> Result<Opened, StoreError> {
         return Err(truncated(head, 0));
     }
     let before = KnownFile::at("database", path.to_owned()).ok();
-    let connection = open_database(path, settings).map_err(|error| explain(path, error))?;
+    let mut connection = open_database(path, settings).map_err(|error| explain(path, error))?;
     let present = check_position(&connection, head)?;
+    // Not before it is known that nothing is missing: what was written before must not be overwritten.
+    complete_schema(&mut connection)?;
     let files = DatabaseFiles::new(path, before)?;
     let file = HeadFile::open(&head_path, head, present)?;
     if head.is_some_and(|head| head.wal_pages >= settings.wal_pages) {
@@ -184,9 +186,8 @@ fn open_database(path: &Path, settings: Settings) -> Result<Connection, StoreErr
     let snapshot = connection.transaction().context("read its format")?;
     let format = check_format(&snapshot)?;
     snapshot.commit().context("read its format")?;
-    match format {
-        Format::Empty => create_schema(&mut connection)?,
-        Format::Current => complete_schema(&mut connection)?,
+    if format == Format::Empty {
+        create_schema(&mut connection)?;
     }
     let mode = switch_to_wal(&connection, settings).context("switch on its write-ahead log")?;
     if mode != "wal" {
@@ -244,6 +245,7 @@ pub fn connect(
     connection
         .execute_batch(
             "PRAGMA synchronous = FULL;
+             PRAGMA wal_autocheckpoint = 0;
              PRAGMA foreign_keys = ON;
              PRAGMA trusted_schema = OFF;",
         )
@@ -323,15 +325,23 @@ fn complete_schema(connection: &mut Connection) -> Result<(), StoreError> {
     if is_complete {
         return Ok(());
     }
-    let transaction =
-        connection.transaction_with_behavior(TransactionBehavior::Immediate).context(operation)?;
-    for (name, sql) in ADDED {
-        // Another process may have been faster.
-        if !has(&transaction, name)? {
-            transaction.execute_batch(sql).context(operation)?;
+    let mut add = || {
+        let transaction = connection
+            .transaction_with_behavior(TransactionBehavior::Immediate)
+            .context(operation)?;
+        for (name, sql) in ADDED {
+            // Another process may have been faster.
+            if !has(&transaction, name)? {
+                transaction.execute_batch(sql).context(operation)?;
+            }
         }
+        transaction.commit().context(operation)
+    };
+    match add() {
+        // Without them lists are slower; whoever wants to free space must be able to read.
+        Err(StoreError::Full { .. }) => Ok(()),
+        added => added,
     }
-    transaction.commit().context(operation)
 }
 
 /// Whether traces are counted when they change.
@@ -356,6 +366,21 @@ pub fn create(connection: &Connection) -> Result<(), StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn on_a_full_disk_the_schema_stays_as_it_is() {
+        let mut connection = Connection::open_in_memory().unwrap();
+        create(&connection).unwrap();
+        let earlier =
+            "DROP INDEX traces_of_plan; DROP INDEX traces_in_state; DROP INDEX traces_held;
+            VACUUM; PRAGMA max_page_count = 1";
+        connection.execute_batch(earlier).unwrap();
+        complete_schema(&mut connection).unwrap();
+        assert!(!has(&connection, "traces_held").unwrap());
+        connection.execute_batch("PRAGMA max_page_count = 1000000").unwrap();
+        complete_schema(&mut connection).unwrap();
+        assert!(has(&connection, "traces_held").unwrap());
+    }
 
     #[test]
     fn write_and_read_connections_have_their_settings() {

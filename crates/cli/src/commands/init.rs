@@ -13,12 +13,13 @@ use crate::args::Init;
 use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, Style, sanitize};
 use crate::people::AccountPeople;
-use crate::project::{DATABASE, FOLDER, user_root};
+use crate::project::{DATABASE, FOLDER};
 use crate::state::{
     self, Binding, ProjectId, ProjectRecord, StateFolder, StateLock, StateRoot, cannot_write,
     write_id,
 };
 use crate::trust::TrustRecord;
+use crate::user_folders;
 
 /// The files of a new project.
 const FILES: &[(&str, &str)] = &[
@@ -264,7 +265,7 @@ fn root(named: Option<&Path>, options: &Init) -> Result<PathBuf, Failure> {
     let root = match (named, options.user) {
         (Some(root), false) => root.to_owned(),
         (_, true) => {
-            let root = user_root().ok_or_else(|| {
+            let root = user_folders::project().ok_or_else(|| {
                 Failure::new(Code::FileUnreadable, "neither XDG_DATA_HOME nor HOME is set")
             })?;
             std::fs::create_dir_all(&root).map_err(|error| cannot_write(&root, &error))?;

@@ -39,6 +39,7 @@ pub mod run_list;
 pub mod serve;
 pub mod session;
 pub mod session_core;
+pub mod session_found;
 pub mod session_insights;
 pub mod session_rewind;
 pub mod state;

@@ -20,7 +20,8 @@ use windlass_views::RunSummary;
 
 use crate::args::{ClearBlock, Decider};
 use crate::commands::cell;
-use crate::commands::session::{Found, find, open_sessions};
+use crate::commands::session::open_sessions;
+use crate::commands::session_found::{Found, find};
 use crate::config::Config;
 use crate::core_session::ProjectCore;
 use crate::failure::{CommandResult, Failure};

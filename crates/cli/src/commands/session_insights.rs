@@ -9,7 +9,7 @@ use windlass_kernel::run::RunName;
 
 use crate::args::{RunTask, SessionInsights};
 use crate::commands::run;
-use crate::commands::session::{Found, find};
+use crate::commands::session_found::{Found, find};
 use crate::core_session::places::SESSION_VARIABLE;
 use crate::core_session::{context, places};
 use crate::failure::{CommandResult, Failure};

@@ -11,7 +11,8 @@ use windlass_sessions::{DatedNote, SessionNote, notes};
 use windlass_workspace::{ChangeKind, PathChange, RestoreMode, TreeId};
 
 use crate::args::Rewind;
-use crate::commands::session::{find, open_sessions};
+use crate::commands::session::open_sessions;
+use crate::commands::session_found::find;
 use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, sanitize};
 use crate::people::user_name;

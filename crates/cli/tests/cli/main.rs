@@ -1,5 +1,14 @@
 //! The tests of the crate, one program.
 
+#![expect(
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test stops at the first surprise"
+)]
+
 mod agents;
 mod browser;
 mod dashboard;
@@ -11,5 +20,6 @@ mod runners;
 mod runs;
 mod scripted;
 mod served;
+mod states;
 mod templates;
 mod world;

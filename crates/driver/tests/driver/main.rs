@@ -1,11 +1,15 @@
 //! The rules of the driver loop, by vectors, tables and properties.
 
 #![expect(
-    clippy::unwrap_used,
-    clippy::panic,
+    clippy::expect_used,
     clippy::indexing_slicing,
-    reason = "a test may fail loudly"
+    clippy::panic,
+    clippy::unwrap_used,
+    clippy::wildcard_enum_match_arm,
+    reason = "a test stops at the first surprise"
 )]
+#![expect(clippy::disallowed_methods, reason = "only the rules of this crate are pure")]
+#![expect(clippy::disallowed_types, reason = "only the rules of this crate are pure")]
 
 mod checks;
 mod classify;

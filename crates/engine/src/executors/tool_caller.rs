@@ -10,7 +10,7 @@ use windlass_journal::{Check, JournalError, Reader};
 use windlass_kernel::artifact::ActionRequest;
 use windlass_kernel::run::plan::{BudgetedResource, Phase};
 use windlass_kernel::run::{CallRecord, Run, Usage, WaitsFor};
-use windlass_kernel::{Call, Code, Digest, Machine, RiskLevel, State, Timestamp, TraceId, Uuid7};
+use windlass_kernel::{Call, Code, Digest, Machine, RiskLevel, State, Timestamp, TraceId};
 use windlass_policy::{Judgement, Question};
 use windlass_runtime::{CallLimits, CallReport, CallRequest, CallStreak, Gateway, GatewayError};
 use windlass_store::TraceFilter;
@@ -342,12 +342,9 @@ impl<'a> ToolCaller<'a> {
     /// The recorded calls of this run, oldest first.
     fn recorded_calls(&self) -> Result<Vec<RecordedCall>, EngineError> {
         let store = self.gateway.store();
-        // Ids of traces are ordered by the time of their creation; a day allows for a clock that was set back.
-        let oldest = created_ms(self.assignment.run.head.trace_id).saturating_sub(24 * 3600 * 1000);
         let filter = TraceFilter {
             machine: Some(Machine::Call),
             plan_id: Some(self.assignment.plan_id),
-            not_before: Some(TraceId(Uuid7::from_parts(oldest, [0; 10]))),
             ..TraceFilter::all(usize::MAX)
         };
         let mut found = Vec::new();
@@ -418,12 +415,6 @@ fn record_of(report: &CallReport) -> CallRecord {
         tool: report.tool.clone(),
         trace_id: report.trace_id,
     }
-}
-
-/// When a trace was created, in milliseconds since 1970: the first 48 bits of its id.
-fn created_ms(trace: TraceId) -> u64 {
-    let bytes = trace.0.as_bytes().iter().take(6);
-    bytes.fold(0, |time, byte| (time << 8) | u64::from(*byte))
 }
 
 /// Returns an intent of a length that the gateway accepts.

@@ -1,13 +1,5 @@
 //! `list` and `search`: what they show, in which order, compared with other programs.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "tests"
-)]
-
 use std::collections::BTreeSet;
 use std::process::Command;
 

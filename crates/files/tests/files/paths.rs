@@ -1,7 +1,5 @@
 //! Nothing outside the workspace, nothing hidden and nothing special is read or written.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
-
 use std::os::unix::net::UnixListener;
 use std::sync::atomic::{AtomicBool, Ordering};
 

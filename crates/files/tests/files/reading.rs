@@ -1,7 +1,5 @@
 //! `read`: lines, cuts, line endings, binary files, limits.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "tests")]
-
 use crate::common::{OUTPUT_BYTES_MAX, World, version};
 use proptest::prelude::*;
 use serde_json::{Value, json};

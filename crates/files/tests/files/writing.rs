@@ -1,13 +1,5 @@
 //! `write` and `edit`: exact, at once, and once.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    reason = "tests"
-)]
-
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt};
 use std::process::Command;
 

@@ -1,7 +1,5 @@
 //! The backlog: what is found, what is taken next, and that marking changes one line only.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test may fail loudly")]
-
 use proptest::prelude::*;
 use windlass_formats::Moment;
 use windlass_formats::backlog::{

@@ -1,7 +1,5 @@
 //! The answers of the core loop's agents are read strictly: nothing else is ever a verdict.
 
-#![expect(clippy::unwrap_used, reason = "a test may fail loudly")]
-
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use windlass_formats::FieldError;

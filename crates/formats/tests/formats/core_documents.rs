@@ -1,7 +1,5 @@
 //! The session state and the insights.
 
-#![expect(clippy::unwrap_used, reason = "a test may fail loudly")]
-
 use std::collections::BTreeMap;
 use std::path::Path;
 

@@ -1,7 +1,5 @@
 //! Reflections: the block of Markdown is read in full and written again.
 
-#![expect(clippy::unwrap_used, reason = "a test may fail loudly")]
-
 use proptest::prelude::*;
 use windlass_formats::core::{
     REFLECTION_CHARS_MAX, Reflection, ReflectionError, ReflectionField, SessionOutcome,

@@ -1,8 +1,5 @@
 //! The hostile corpus: every file is refused with the code and the words that it should be.
 
-#![expect(clippy::unwrap_used, reason = "a test may fail loudly")]
-#![expect(clippy::disallowed_methods, reason = "the corpus is files")]
-
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

@@ -1,8 +1,5 @@
 //! The attempt ledger: pinned bytes, and every way in which it can be damaged.
 
-#![expect(clippy::unwrap_used, reason = "a test may fail loudly")]
-#![expect(clippy::disallowed_methods, reason = "the vectors are files")]
-
 use std::collections::BTreeMap;
 
 use proptest::prelude::*;

@@ -1,5 +1,8 @@
 //! The tests of the crate, one program.
 
+#![expect(clippy::panic, clippy::unwrap_used, reason = "a test stops at the first surprise")]
+#![expect(clippy::disallowed_methods, reason = "the vectors are files")]
+
 mod backlog;
 mod core_answers;
 mod core_documents;

@@ -1,8 +1,5 @@
 //! Packets: their pinned bytes, and everything that must be noticed about a changed one.
 
-#![expect(clippy::unwrap_used, reason = "a test may fail loudly")]
-#![expect(clippy::disallowed_methods, reason = "the vectors are files")]
-
 use std::collections::BTreeMap;
 use std::path::Path;
 

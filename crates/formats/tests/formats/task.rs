@@ -1,7 +1,5 @@
 //! Task specs: three ways in, one canonical form out.
 
-#![expect(clippy::unwrap_used, reason = "a test may fail loudly")]
-
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use windlass_formats::{Constraints, TaskInput, TaskSpec, detect_task, yaml};

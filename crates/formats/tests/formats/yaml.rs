@@ -1,8 +1,5 @@
 //! The YAML that is written reads back the same, by two readers, and its bytes are pinned.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test may fail loudly")]
-#![expect(clippy::disallowed_methods, reason = "the vectors are files")]
-
 use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;

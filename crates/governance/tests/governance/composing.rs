@@ -1,7 +1,5 @@
 //! Composing: the order of files means nothing, and no level is ever loosened.
 
-#![expect(clippy::unwrap_used, reason = "a test may fail loudly")]
-
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;

@@ -1,7 +1,5 @@
 //! Judging: only what was looked at and is as it should be is met.
 
-#![expect(clippy::unwrap_used, reason = "a test may fail loudly")]
-
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use windlass_governance::{

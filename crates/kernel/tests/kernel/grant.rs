@@ -1,5 +1,4 @@
 //! The fold of a grant: signatures, the number of uses, revocation and expiry.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use proptest::prelude::*;
 use windlass_kernel::grant::{EndCause, Event, GRANT, Grant, GrantEvent, REVOKE, Status, Terms};

@@ -1,5 +1,4 @@
 //! An artifact must be the one that its entry names, and refer to the artifacts before it.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use serde_json::{Value, json};
 use windlass_kernel::{Artifact, Call, ChainError, Code, Digest, Entry};

@@ -1,5 +1,4 @@
 //! The fold of a notification: its id, its attempts and how they end.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use windlass_kernel::notification::{
     About, Delivery, Event, Kind, Message, Notification, NotificationEvent, id_of,

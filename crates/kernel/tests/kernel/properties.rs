@@ -1,6 +1,5 @@
 //! Random traces: appended entries are verified, every invariant holds after each step, and any change
 //! of the entries is detected.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 use std::sync::LazyLock;
 

@@ -1,12 +1,5 @@
 //! The corpus: every good file gives its plan or agent, every bad one its error at its place.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::expect_used,
-    clippy::disallowed_methods,
-    reason = "a test may fail loudly, and reads the vectors"
-)]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 

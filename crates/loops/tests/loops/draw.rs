@@ -1,12 +1,5 @@
 //! The pictures: as they were last looked at, within 80 columns, well formed, and harmless.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::disallowed_methods,
-    reason = "a test may fail loudly, and reads the vectors"
-)]
-
 use crate::plans;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;

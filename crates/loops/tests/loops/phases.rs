@@ -1,11 +1,5 @@
 //! The loop `phases`: its graph is the drawing of the phase model, its variants are its table.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    reason = "a test may fail loudly, and reads what ships"
-)]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 

@@ -1,7 +1,5 @@
 //! What holds for every file: what can be said is read back, and nothing makes the reader fall.
 
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test may fail loudly")]
-
 use crate::plans;
 use crate::write;
 

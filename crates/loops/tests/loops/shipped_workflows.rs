@@ -1,11 +1,5 @@
 //! The workflows that ship: they load, can be composed, and have the gates that they are meant to.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::disallowed_methods,
-    reason = "a test may fail loudly, and reads what ships"
-)]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 

@@ -1,7 +1,5 @@
 //! Workflow files, and folders of them.
 
-#![expect(clippy::unwrap_used, reason = "a test may fail loudly")]
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use windlass_kernel::Code;

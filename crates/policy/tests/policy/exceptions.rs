@@ -1,7 +1,5 @@
 //! What a rule leaves out is left out only where nothing is in doubt.
 
-#![expect(clippy::unwrap_used, reason = "a test may fail loudly")]
-
 use crate::common::{load, question};
 use serde_json::{Value, json};
 use windlass_policy::{LexicalWorkspace, PolicySet, Verdict};

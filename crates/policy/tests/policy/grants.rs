@@ -1,5 +1,4 @@
 //! What a grant covers, and which grants cannot be given.
-#![expect(clippy::expect_used, reason = "a test fails by panicking")]
 
 use std::collections::BTreeMap;
 

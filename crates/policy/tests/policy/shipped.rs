@@ -1,7 +1,5 @@
 //! The shipped policy: it loads, and it says what the vectors say.
 
-#![expect(clippy::unwrap_used, clippy::expect_used, reason = "a test may fail loudly")]
-
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Deserialize;

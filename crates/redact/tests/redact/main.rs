@@ -1,4 +1,6 @@
 //! The tests of the crate, one program.
 
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
+
 mod shapes;
 mod values;

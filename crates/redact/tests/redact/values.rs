@@ -1,5 +1,4 @@
 //! Values of known secrets are found in all their forms, and wherever a text is cut into chunks.
-#![expect(clippy::unwrap_used, reason = "a test fails by a panic")]
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE, URL_SAFE_NO_PAD};

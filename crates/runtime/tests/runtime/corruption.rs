@@ -1,7 +1,5 @@
 //! A corrupt trace stops, with its code; the others go on; nothing is repaired.
 
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
-
 use std::collections::BTreeSet;
 use std::sync::Arc;
 

@@ -1,7 +1,5 @@
 //! What a person decides, how often, and what policy has to say to it.
 
-#![expect(clippy::panic, clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::sync::Arc;
 
 use windlass_kernel::artifact::{DecidedBy, SupervisorDecision};

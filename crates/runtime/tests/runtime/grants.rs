@@ -1,7 +1,5 @@
 //! Grants before the gateway: what they let run, how often, and what they never do.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Barrier};
 use std::time::Duration;

@@ -1,7 +1,5 @@
 //! Calls that a client makes itself: recorded before it may, settled by its report, never dispatched.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,5 +1,13 @@
 //! The tests of the crate, one program.
 
+#![expect(
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test stops at the first surprise"
+)]
+
 mod corruption;
 mod decisions;
 mod grants;

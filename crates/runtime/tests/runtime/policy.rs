@@ -1,8 +1,6 @@
 //! The shipped supervisor before the gateway: what policy says is recorded with its code, and
 //! nothing that is known to be secret is stored.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

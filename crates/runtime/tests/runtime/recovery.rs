@@ -1,7 +1,5 @@
 //! Recovery, step by step: lock, checkpoint, replay, re-dispatch, result, release.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::sync::Arc;
 
 use windlass_kernel::recovery::RecoveryPlan;

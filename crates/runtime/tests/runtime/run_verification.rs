@@ -1,7 +1,5 @@
 //! Verification of runs: an event must be what its entry says, and must be able to have happened.
 
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
-
 use serde_json::{Value, json};
 use windlass_journal::{StoreReport, verify_store};
 use windlass_kernel::run::plan::RunOutcome;

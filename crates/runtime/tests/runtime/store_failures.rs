@@ -1,7 +1,5 @@
 //! A store that fails at any one call: the error surfaces with its code, and later all ends right.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 

@@ -1,9 +1,6 @@
 //! Crashes a gateway at every point it can crash, and its recovery too, and checks after each way
 //! of crashing that nothing was lost, doubled or made up.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-#![expect(clippy::print_stdout, reason = "the number of scenarios is part of the result")]
-
 use std::sync::{Arc, Mutex};
 
 use windlass_runtime::{

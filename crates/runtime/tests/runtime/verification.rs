@@ -1,7 +1,5 @@
 //! StoreReport of a whole store finds every kind of tampering, and says where it begins.
 
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
-
 use std::sync::Arc;
 
 use windlass_journal::{StoreReport, verify_store};

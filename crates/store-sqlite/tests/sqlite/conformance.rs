@@ -1,5 +1,4 @@
 //! The SQLite store keeps the contract, and gives the same answers as the store in memory.
-#![expect(clippy::unwrap_used, reason = "test support")]
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;

@@ -117,6 +117,37 @@ fn a_lost_log_is_noticed_until_the_loss_is_accepted() {
 }
 
 #[test]
+fn a_store_of_an_earlier_build_that_has_lost_writes_is_not_written_to() {
+    let place = Place::new();
+    calls(&place, 3);
+    let earlier = "DROP INDEX traces_of_plan; DROP INDEX traces_in_state; DROP INDEX traces_held;
+        CREATE INDEX traces_ended_runs ON traces (trace_id) WHERE state = 'TERMINAL';
+        PRAGMA wal_checkpoint(TRUNCATE)";
+    place.connect().execute_batch(earlier).unwrap();
+    let database = fs::read(place.path()).unwrap();
+    put(&place.open(), &fixture(9).run_long(2));
+    for name in ["-wal", "-shm"] {
+        drop(fs::remove_file(place.beside(name)));
+    }
+    fs::write(place.path(), &database).unwrap();
+    for _ in 0..2 {
+        assert_refused(&place);
+        assert!(fs::read(place.path()).unwrap() == database);
+        assert_eq!(fs::read(place.beside("-wal")).unwrap_or_default(), b"");
+    }
+}
+
+#[test]
+fn a_store_whose_counts_lack_a_trigger_is_opened_and_reported() {
+    let place = Place::new();
+    let calls = calls(&place, 2);
+    place.connect().execute_batch("DROP TRIGGER traces_deleted_are_counted").unwrap();
+    let store = place.open();
+    assert_ne!(store.check().unwrap(), Vec::<String>::new());
+    assert!(store.load_idempotency(&calls[1].slot()).unwrap().is_some());
+}
+
+#[test]
 fn a_database_that_is_gone_or_another_one_is_not_begun_anew() {
     let place = Place::new();
     let other = Place::new();

@@ -1,10 +1,11 @@
 //! What the SQLite store promises beyond the contract: its file, its processes, its disk.
+
 #![expect(
-    clippy::unwrap_used,
     clippy::expect_used,
-    clippy::panic,
     clippy::indexing_slicing,
-    reason = "test support"
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test stops at the first surprise"
 )]
 
 mod audit;

@@ -5,15 +5,6 @@
 //! forbidden effect, whatever the attempt was. With the variable `ATTACK` only the attempts run whose id
 //! contains its value, and their output is shown.
 
-#![expect(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::print_stdout,
-    clippy::unwrap_used,
-    reason = "a test that cannot go on fails"
-)]
-
 mod judge;
 mod runner;
 mod sequences;

@@ -7,15 +7,6 @@
 //! With the variable `JUDGED_LINES`, which names a file, its lines are judged and run instead, and what came of
 //! it is shown.
 
-#![expect(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::print_stdout,
-    clippy::unwrap_used,
-    reason = "a test that cannot go on fails"
-)]
-
 mod grammar;
 mod oracle;
 mod pieces;

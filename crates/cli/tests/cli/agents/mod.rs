@@ -1,15 +1,6 @@
 //! Agents run by the real clients of coding agents, with a scripted model: what they do is recorded, what they
 //! must not do they cannot, and nothing is done twice when something dies.
 
-#![expect(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::print_stdout,
-    clippy::unwrap_used,
-    reason = "a test stops at the first surprise"
-)]
-
 mod core;
 mod guards;
 mod hostile;

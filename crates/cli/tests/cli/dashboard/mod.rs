@@ -1,11 +1,4 @@
 //! The dashboard from outside: the real server, real requests, a real browser.
-#![expect(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test stops at the first surprise"
-)]
 
 mod api;
 mod backlog;

@@ -1,11 +1,4 @@
 //! The real binary, from outside: what it prints, where it prints it, and how it ends.
-#![expect(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test stops at the first surprise"
-)]
 
 mod call_input;
 mod call_run;

@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 use windlass_kernel::Code;
 
 use crate::e2e::damage::during_a_call;
-use crate::harness::{Outcome, Place, copy, finish, text_of};
+use crate::harness::{Outcome, Place, finish, text_of};
+use crate::states::copy;
 
 const VOICE: [&str; 4] = ["--by", "ada", "--reason", "a test"];
 const UNKNOWN: &str = "01890a5d-ac96-774b-bcce-b302099a8057";

@@ -4,7 +4,8 @@ use std::os::unix::fs::{MetadataExt as _, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::harness::{Outcome, Place, copy, finish, state_of};
+use crate::harness::{Outcome, Place, finish};
+use crate::states::{copy, state_of};
 use crate::world::{Repo, escalating, id_of, passing, trace_of};
 
 fn mode(path: &Path, mode: u32) {

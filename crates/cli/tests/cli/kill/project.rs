@@ -1,6 +1,6 @@
 //! A project in a folder of its own, with the counting server behind its tools.
 
-use crate::harness;
+use crate::states;
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::ExitStatusExt as _;
@@ -177,7 +177,7 @@ impl Project {
     /// The state folder.
     pub fn state(&self) -> PathBuf {
         let states = self.folder.path().join("home/.local/state/windlass");
-        harness::state_of(&self.root(), &states).unwrap()
+        states::state_of(&self.root(), &states).unwrap()
     }
 
     pub fn configuration(&self) -> PathBuf {
@@ -187,7 +187,7 @@ impl Project {
     /// Writes a file of the configuration, which the user trusts.
     pub fn configure(&self, name: &str, text: &str) {
         std::fs::write(self.configuration().join(name), text).unwrap();
-        harness::trust(&self.root(), &self.state());
+        states::trust(&self.root(), &self.state());
     }
 
     fn log_path(&self) -> PathBuf {

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use crate::harness::{Outcome, Place, copy, text_of};
+use crate::harness::{Outcome, Place, text_of};
+use crate::states::copy;
 use crate::world::VOICE;
 
 #[track_caller]

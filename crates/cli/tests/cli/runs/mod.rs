@@ -1,11 +1,4 @@
 //! Runs from outside: the real binary, real repositories, real commands.
-#![expect(
-    clippy::expect_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test stops at the first surprise"
-)]
 
 mod after;
 mod anchors;

@@ -1,15 +1,4 @@
 //! The state machine of runs: whole runs, every event in every state, and random runs of random plans.
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a test fails by panicking"
-)]
-#![expect(
-    clippy::wildcard_enum_match_arm,
-    clippy::large_enum_variant,
-    reason = "tests look at the few cases that they are about"
-)]
 
 mod agreements;
 mod branches;

@@ -1,5 +1,4 @@
 //! Compares the kernel with the committed vectors, and the vectors with a second encoder.
-#![expect(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
 mod format;
 

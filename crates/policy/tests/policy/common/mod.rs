@@ -1,7 +1,5 @@
 //! A policy set from text, and questions to it.
 
-#![expect(clippy::unwrap_used, reason = "a test may fail loudly")]
-
 use std::collections::BTreeMap;
 
 use windlass_policy::{FileError, PolicySet, Question};

@@ -1,12 +1,5 @@
 //! The blob store: a blob that was stored is read back, and no other bytes ever are.
 
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "a test fails by panicking"
-)]
-
 mod damage;
 mod keep;
 mod kill;

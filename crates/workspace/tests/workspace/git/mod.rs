@@ -1,5 +1,4 @@
 //! Git operations on real repositories.
-#![expect(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
 mod commit;
 mod helper;
