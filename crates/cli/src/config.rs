@@ -395,6 +395,14 @@ impl Default for Store {
 const BUSY_MS_MAX: u64 = 600_000;
 
 impl Config {
+    /// Reads the bytes of a `config.toml`.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, Failure> {
+        let text = std::str::from_utf8(bytes).map_err(|error| {
+            Failure::new(Code::ConfigInvalid, format!("config.toml is not UTF-8: {error}"))
+        })?;
+        Self::parse(text)
+    }
+
     /// Parses and checks the file.
     pub fn parse(text: &str) -> Result<Self, Failure> {
         let config: Self = toml::from_str(text).map_err(|error| {

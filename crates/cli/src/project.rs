@@ -274,7 +274,7 @@ impl Project {
     pub fn settings(&self) -> Result<Config, Failure> {
         let path = self.folder.join("config.toml");
         if path.exists() {
-            parse_config(&input::read(&path, FILE_BYTES_MAX)?)
+            Config::from_bytes(&input::read(&path, FILE_BYTES_MAX)?)
         } else {
             Ok(Config::default())
         }
@@ -282,7 +282,9 @@ impl Project {
 
     /// Parses the settings among the configuration files.
     pub fn config(files: &BTreeMap<String, Vec<u8>>) -> Result<Config, Failure> {
-        files.get("config.toml").map_or_else(|| Ok(Config::default()), |bytes| parse_config(bytes))
+        files
+            .get("config.toml")
+            .map_or_else(|| Ok(Config::default()), |bytes| Config::from_bytes(bytes))
     }
 
     /// Opens the journal for one event of a session. A process that lives so shortly reads the whole write-ahead log to
@@ -495,11 +497,4 @@ impl Project {
         )
         .with_people(Arc::new(AccountPeople::open()?)))
     }
-}
-
-fn parse_config(bytes: &[u8]) -> Result<Config, Failure> {
-    let text = std::str::from_utf8(bytes).map_err(|error| {
-        Failure::new(Code::ConfigInvalid, format!("config.toml is not UTF-8: {error}"))
-    })?;
-    Config::parse(text)
 }
