@@ -23,6 +23,8 @@ use super::{Git, GitError, os, path_of, split_once};
 const ENCODING: &str = "working-tree-encoding";
 /// The file in a folder that gives attributes to the files below it.
 const ATTRIBUTES: &str = ".gitattributes";
+/// How git writes the mode of a nested repository.
+pub(super) const NESTED_MODE: &[u8] = b"160000";
 /// How git shows an attribute without a value. A driver can have such a name.
 const STATES: [&[u8]; 3] = [b"unspecified", b"unset", b"set"];
 /// The settings of a driver that name a program.
@@ -60,6 +62,8 @@ pub(super) struct Conversions {
     pub settings: Vec<(OsString, OsString)>,
     /// The files of the work tree that are neither in the index nor ignored.
     pub untracked: Vec<Vec<u8>>,
+    /// The nested repositories in the user's own index.
+    pub nested: Vec<Vec<u8>>,
     /// Whether the work tree has only a part of the files.
     pub is_sparse: bool,
     /// A text that differs whenever equal files may be converted in another way; `None` if that is not known, or if
@@ -80,6 +84,8 @@ struct Configured {
 struct Listed {
     paths: Vec<Vec<u8>>,
     untracked: Vec<Vec<u8>>,
+    /// Only if the user's own index is listed.
+    nested: Vec<Vec<u8>>,
 }
 
 /// A setting of a driver.
@@ -98,7 +104,7 @@ impl Git {
     /// [`GitError`] with [`GitCause::Filter`] names the first such file.
     pub fn check_filters(&self) -> Result<(), GitError> {
         let operation = "check the filters";
-        let top = self.at(self.top_for(operation)?);
+        let top = self.at_top(operation)?;
         top.filter_settings(operation, Files::Worktree(None), OnFilter::Refuse).map(drop)
     }
 
@@ -123,7 +129,7 @@ impl Git {
         let allowed = self.allowed_filters(operation)?;
         let is_allowed = |name: &[u8]| allowed.iter().any(|known| known.as_bytes() == name);
         let Configured { drivers, is_sparse, bytes } = self.configured_conversions(operation)?;
-        let Listed { paths, untracked } = self.list(operation, files)?;
+        let Listed { paths, untracked, nested } = self.list(operation, files)?;
         let sources = match files {
             Files::Worktree(_) => self.attribute_sources(&paths, &bytes)?,
             Files::Index(_) => None,
@@ -161,7 +167,7 @@ impl Git {
         used.retain(|name| !(is_allowed(name) && drivers.get(name).is_some_and(is_the_users)));
         let settings = used.iter().flat_map(|name| disabled(name)).collect();
         let fingerprint = sources.filter(|_| !runs_programs);
-        Ok(Conversions { settings, untracked, is_sparse, fingerprint })
+        Ok(Conversions { settings, untracked, nested, is_sparse, fingerprint })
     }
 
     fn allowed_filters(&self, operation: &'static str) -> Result<Arc<BTreeSet<String>>, GitError> {
@@ -190,18 +196,26 @@ impl Git {
     fn list(&self, operation: &'static str, files: Files<'_>) -> Result<Listed, GitError> {
         let list = self.read(operation).args(["ls-files", "-z", "-t", "--cached"]);
         let list = match files {
-            Files::Worktree(_) => list.args(["--others", "--exclude-standard"]),
+            Files::Worktree(Some(_)) => list.args(["--others", "--exclude-standard"]),
+            // An index of our own says nothing new about nested repositories.
+            Files::Worktree(None) => list.args(["--others", "--exclude-standard", "--stage"]),
             Files::Index(_) => list,
         };
         let bytes = with_index(list, files).reading_files().output()?;
-        let mut listed = Listed { paths: Vec::new(), untracked: Vec::new() };
+        let unexpected = || GitError::unexpected(operation, &bytes);
+        let mut listed = Listed { paths: Vec::new(), untracked: Vec::new(), nested: Vec::new() };
         for record in bytes.split_inclusive(|byte| *byte == 0) {
             // A letter says whether git knows the file.
-            let Some((tag, path)) = split_once(record, b' ') else {
-                return Err(GitError::unexpected(operation, &bytes));
-            };
+            let (tag, mut path) = split_once(record, b' ').ok_or_else(unexpected)?;
             if tag == b"?" {
                 listed.untracked.push(path.strip_suffix(b"\0").unwrap_or(path).to_vec());
+            } else if files == Files::Worktree(None) {
+                // Mode, object and stage, before the path.
+                let facts;
+                (facts, path) = split_once(path, b'\t').ok_or_else(unexpected)?;
+                if facts.starts_with(NESTED_MODE) {
+                    listed.nested.push(path.strip_suffix(b"\0").unwrap_or(path).to_vec());
+                }
             }
             listed.paths.push(path.to_vec());
         }

@@ -65,15 +65,8 @@ impl Git {
         if let Some(known) = self.common.get() {
             return Ok(known.clone());
         }
-        let operation = "find the repository";
-        let bytes = self
-            .read(operation)
-            .args(["rev-parse", "--path-format=absolute", "--git-common-dir"])
-            .output()?;
-        match bytes.strip_suffix(b"\n") {
-            Some(path) if path.starts_with(b"/") => Ok(path_of(path)),
-            Some(_) | None => Err(GitError::unexpected(operation, &bytes)),
-        }
+        let [common] = self.paths("find the repository", [&["--git-common-dir"]])?;
+        Ok(common)
     }
 }
 

@@ -125,11 +125,49 @@ impl Git {
 
     /// The top of the work tree, for an operation.
     fn top_for(&self, operation: &'static str) -> Result<PathBuf, GitError> {
-        let bytes = self.read(operation).args(["rev-parse", "--show-toplevel"]).output()?;
-        match bytes.strip_suffix(b"\n") {
-            Some(path) if path.starts_with(b"/") => Ok(path_of(path)),
-            Some(_) | None => Err(GitError::unexpected(operation, &bytes)),
+        let [top] = self.paths(operation, [&["--show-toplevel"]])?;
+        Ok(top)
+    }
+
+    /// The same settings at the top of the work tree, with the common directory.
+    fn at_top(&self, operation: &'static str) -> Result<Self, GitError> {
+        let [top, common] = self.paths(operation, [&["--show-toplevel"], &["--git-common-dir"]])?;
+        Ok(self.at_known(top, common))
+    }
+
+    /// The same settings for another folder whose common directory is known.
+    fn at_known(&self, root: PathBuf, common: PathBuf) -> Self {
+        Self { root, common: Arc::new(OnceLock::from(common)), ..self.clone() }
+    }
+
+    /// Asks for absolute paths: each question is a list of words. One process answers all of them, unless a path has
+    /// line breaks.
+    fn paths<const N: usize>(
+        &self,
+        operation: &'static str,
+        questions: [&[&str]; N],
+    ) -> Result<[PathBuf; N], GitError> {
+        let ask = |words: &[&str]| {
+            let git = self.read(operation).args(["rev-parse", "--path-format=absolute"]);
+            git.args(words).output()
+        };
+        let bytes = ask(&questions.concat())?;
+        let lines = bytes.strip_suffix(b"\n").unwrap_or(&bytes).split(|byte| *byte == b'\n');
+        let lines: Vec<&[u8]> = lines.collect();
+        if let Ok(lines) = <[&[u8]; N]>::try_from(lines)
+            && lines.iter().all(|line| line.starts_with(b"/"))
+        {
+            return Ok(lines.map(path_of));
         }
+        let mut found = Vec::new();
+        for words in questions {
+            let bytes = ask(words)?;
+            match bytes.strip_suffix(b"\n") {
+                Some(path) if path.starts_with(b"/") => found.push(path_of(path)),
+                Some(_) | None => return Err(GitError::unexpected(operation, &bytes)),
+            }
+        }
+        found.try_into().map_err(|_| GitError::unexpected(operation, &bytes))
     }
 
     /// Reads the current commit; an unborn branch has none.

@@ -4,15 +4,13 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::PathBuf;
 
-use super::filters::{Files, OnFilter};
+use super::filters::{Conversions, Files, NESTED_MODE, OnFilter};
 use super::{Git, GitError, path_of, split_once};
 
 /// How many changed paths a status lists.
 pub const DIRTY_PATHS_MAX: usize = 20;
 
 const OPERATION: &str = "read the status";
-/// How git writes the mode of a nested repository.
-const SUBMODULE_MODE: &[u8] = b"160000";
 /// How deep submodules may be nested.
 const SUBMODULE_DEPTH_MAX: usize = 20;
 
@@ -36,7 +34,7 @@ impl Git {
     /// # Errors
     /// [`GitError`], also when a file needs a filter that is not allowed.
     pub fn status(&self) -> Result<WorktreeStatus, GitError> {
-        let top = self.at(self.top_for(OPERATION)?);
+        let top = self.at_top(OPERATION)?;
         let paths = top.changes(0)?;
         if paths.is_empty() {
             return Ok(WorktreeStatus::Clean);
@@ -50,7 +48,7 @@ impl Git {
     /// # Errors
     /// [`GitError`], also when a file needs a filter that is not allowed.
     pub fn uncommitted(&self) -> Result<Vec<(String, bool)>, GitError> {
-        let top = self.at(self.top_for(OPERATION)?);
+        let top = self.at_top(OPERATION)?;
         let listed = top.read(OPERATION).args(["ls-files", "-z", "--others", "--exclude-standard"]);
         let listed = listed.output()?;
         let untracked: BTreeSet<&[u8]> = listed.split(|byte| *byte == 0).collect();
@@ -65,7 +63,7 @@ impl Git {
     /// # Errors
     /// [`GitError`].
     pub fn changed_submodules(&self) -> Result<Vec<String>, GitError> {
-        let top = self.at(self.top_for(OPERATION)?);
+        let top = self.at_top(OPERATION)?;
         let mut found = Vec::new();
         for name in top.submodules()? {
             let inner = top.at(top.root().join(path_of(&name)));
@@ -81,7 +79,7 @@ impl Git {
     /// # Errors
     /// [`GitError`].
     pub fn submodule_names(&self) -> Result<Vec<String>, GitError> {
-        let top = self.at(self.top_for(OPERATION)?);
+        let top = self.at_top(OPERATION)?;
         let names = top.submodules()?;
         Ok(names.iter().map(|name| String::from_utf8_lossy(name).into_owned()).collect())
     }
@@ -92,7 +90,10 @@ impl Git {
         if depth > SUBMODULE_DEPTH_MAX {
             return Err(GitError::refused(OPERATION, "submodules are nested too deeply"));
         }
-        let settings = self.filter_settings(OPERATION, Files::Worktree(None), OnFilter::Refuse)?;
+        let conversions = self.conversions(OPERATION, Files::Worktree(None), OnFilter::Refuse)?;
+        let Conversions { settings, mut nested, .. } = conversions;
+        // One in a conflict has several entries.
+        nested.dedup();
         let bytes = self
             .read(OPERATION)
             .settings(&settings)
@@ -104,7 +105,7 @@ impl Git {
         let counts = |path: &&[u8]| depth > 0 || !self.omitted.contains(*path);
         let mut paths: Vec<Vec<u8>> =
             paths.into_iter().filter(counts).map(<[u8]>::to_vec).collect();
-        for name in self.submodules()? {
+        for name in nested {
             if paths.contains(&name) {
                 continue;
             }
@@ -121,7 +122,7 @@ impl Git {
         let listed = self.read(OPERATION).args(["ls-files", "-s", "-z"]).output()?;
         let mut names: Vec<Vec<u8>> = listed
             .split(|byte| *byte == 0)
-            .filter(|record| record.starts_with(SUBMODULE_MODE))
+            .filter(|record| record.starts_with(NESTED_MODE))
             .filter_map(|record| Some(split_once(record, b'\t')?.1.to_vec()))
             .collect();
         names.dedup();
@@ -138,7 +139,12 @@ impl Git {
             GitError::new(OPERATION, super::error::GitCause::File(error.to_string()))
         };
         let folder = self.root().canonicalize().map_err(fail)?;
-        Ok(self.top_for(OPERATION)?.canonicalize().map_err(fail)? == folder)
+        let [top, common] = self.paths(OPERATION, [&["--show-toplevel"], &["--git-common-dir"]])?;
+        let is_top = top.canonicalize().map_err(fail)? == folder;
+        if is_top {
+            drop(self.common.set(common));
+        }
+        Ok(is_top)
     }
 }
 

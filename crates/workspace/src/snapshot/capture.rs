@@ -1,8 +1,8 @@
 //! Captures a workspace as a tree.
 //!
 //! The private index of a workspace stays between captures, so that a file is read only when its
-//! size, times or inode have changed since. Three git invocations list the changes, in parallel; two more
-//! add them to the index and write the tree; one sets the ref.
+//! size, times or inode have changed since. Two git invocations list the changes, in parallel, and a third one the
+//! files of new folders; two more add them to the index and write the tree; one sets the ref.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -204,7 +204,8 @@ impl Snapshots {
         Ok(())
     }
 
-    /// Lists changed and new files and folders, with three git invocations in parallel.
+    /// Lists changed and new files and folders, with two git invocations in parallel, and a third one for the files in new
+    /// folders.
     fn find_changes(
         &self,
         workspace: &Workspace,
@@ -213,22 +214,20 @@ impl Snapshots {
         let tracked = self.workspace_git(OPERATION, Access::Read, workspace);
         let tracked = tracked.args(["diff-files", "--raw", "-z", "--no-renames"]);
         let tracked = tracked.arg("--ignore-submodules=dirty").reading_files();
-        let new = self.list_new(workspace);
         let folders = self.list_new_folders(OPERATION, workspace);
-        let (tracked, new, folders) = thread::scope(|scope| {
-            let new = scope.spawn(move || new.output());
+        let (tracked, folders) = thread::scope(|scope| {
             let folders = scope.spawn(move || folders.output());
             let tracked = tracked.output();
             let panicked = || Err(GitError::unexpected(OPERATION, b"a thread panicked"));
-            let new = new.join().unwrap_or_else(|_| panicked());
-            (tracked, new, folders.join().unwrap_or_else(|_| panicked()))
+            (tracked, folders.join().unwrap_or_else(|_| panicked()))
         });
-        let (tracked, new) = (tracked?, new?);
+        let (tracked, folders) = (tracked?, folders?);
         let mut changes = WorkspaceChanges::default();
         parse_changes(&tracked, &mut changes)
             .ok_or_else(|| GitError::unexpected(OPERATION, &tracked))?;
+        let new = self.new_files(workspace, &folders, &changes.removed)?;
         changes.empty_folders =
-            self.empty_folders(OPERATION, workspace, &folders?, &changes.removed)?;
+            self.empty_folders(OPERATION, workspace, &folders, &changes.removed)?;
         for path in records(&new) {
             match path.strip_suffix(b"/") {
                 Some(nested) => changes.nested.insert(nested.to_vec()),
@@ -243,6 +242,28 @@ impl Snapshots {
         let ignored = state.tracked_ignored.iter().filter(is_file).map(|name| name.0.clone());
         changes.files.extend(ignored);
         Ok(changes)
+    }
+
+    /// The files that are neither in the index nor ignored, and nested repositories, from a list that has new folders
+    /// instead of what is in them.
+    fn new_files(
+        &self,
+        workspace: &Workspace,
+        listed: &[u8],
+        removed: &BTreeSet<Vec<u8>>,
+    ) -> Result<Vec<u8>, GitError> {
+        let has_content = |folder: &[u8]| {
+            let entries = fs::read_dir(workspace.top.join(path_of(folder)));
+            !entries.is_ok_and(|mut entries| entries.next().is_none())
+        };
+        let folders = records(listed).filter(|record| record.ends_with(b"/"));
+        // Git does not list a folder in the place of a file.
+        let replaced = |path: &&Vec<u8>| workspace.top.join(path_of(path)).is_dir();
+        if folders.chain(removed.iter().filter(replaced).map(Vec::as_slice)).any(has_content) {
+            return self.list_new(workspace).output();
+        }
+        let files = listed.split_inclusive(|byte| *byte == 0);
+        Ok(files.filter(|record| !record.ends_with(b"/\0")).flatten().copied().collect())
     }
 
     /// A git invocation that lists files that are neither in the index nor ignored.

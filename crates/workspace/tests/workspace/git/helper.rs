@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use windlass_kernel::Code;
-use windlass_workspace::{Git, GitSettings, configure_git};
+use windlass_workspace::{Git, GitSettings, Snapshots, configure_git};
 
 use crate::git::repository::Repository;
 
@@ -56,6 +56,16 @@ fn plays_its_role() {
             configure_git(GitSettings { program, filters }).unwrap();
             git.status().unwrap();
         }
+        "capture" => {
+            configure_git(GitSettings { program, ..GitSettings::default() }).unwrap();
+            let private = git.root().with_file_name("private");
+            let snapshots = Snapshots::open(&private, git.root()).unwrap();
+            let tree = snapshots.capture(git.root(), "run/one").unwrap().tree;
+            for name in ["a", "d/e/new", "z"] {
+                let there = snapshots.read(&tree, Path::new(name), 10).unwrap().is_some();
+                assert_eq!(there, git.root().join(name).exists(), "{name}");
+            }
+        }
         "refused program" => {
             let settings = GitSettings { program, ..GitSettings::default() };
             assert!(configure_git(settings).unwrap_err().contains("others can write"));
@@ -101,6 +111,43 @@ fn the_users_settings_name_the_program() {
     assert!(mark.exists());
     fs::set_permissions(&program, fs::Permissions::from_mode(0o777)).unwrap();
     succeed(process("refused program", &repository).env(PROGRAM, &program));
+}
+
+/// How often a role starts a command of git.
+#[track_caller]
+fn count(role: &str, repository: &Repository, command: &str) -> usize {
+    let (program, log) = (repository.beside("opt/git"), repository.beside("log"));
+    let text =
+        format!("#!/bin/sh\necho \"$*\" >> '{}'\nexec /usr/bin/env git \"$@\"\n", log.display());
+    write_program(&program, &text);
+    fs::write(&log, "").unwrap();
+    succeed(process(role, repository).env(PROGRAM, &program));
+    let log = fs::read_to_string(log).unwrap();
+    log.lines().filter(|line| line.split(' ').any(|word| word == command)).count()
+}
+
+#[test]
+fn a_status_asks_for_paths_and_files_once() {
+    let repository = Repository::new();
+    for command in ["rev-parse", "ls-files", "status"] {
+        assert_eq!(count("configured", &repository, command), 1, "{command}");
+    }
+}
+
+#[test]
+fn a_capture_lists_new_files_once_unless_a_folder_is_new() {
+    let repository = Repository::new();
+    let listed = || count("capture", &repository, "--others");
+    listed();
+    assert_eq!(listed(), 1);
+    repository.file("z", "new\n");
+    assert_eq!(listed(), 1);
+    repository.file("d/e/new", "new\n");
+    assert_eq!(listed(), 2);
+    assert_eq!(listed(), 1);
+    // What git ignores of it is asked, but not what is in it.
+    fs::create_dir(repository.path().join("empty")).unwrap();
+    assert_eq!(listed(), 2);
 }
 
 #[test]
