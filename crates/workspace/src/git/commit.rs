@@ -1,14 +1,8 @@
 //! Makes commits and moves refs.
 
-use std::fs;
-use std::io;
-
 use super::error::GitCause;
-use super::filters::{Files, OnFilter};
-use super::index_folder::IndexFolder;
-use super::replace::replace;
 use super::signing::Signing;
-use super::{CommitId, Git, GitError, TreeId, id_of, path_of};
+use super::{CommitId, Git, GitError, TreeId, id_of};
 use crate::snapshot::SNAPSHOT_REFS;
 
 /// The author or committer of a commit.
@@ -207,46 +201,5 @@ impl Git {
 
     fn read_ref(&self, name: &str) -> Result<Option<CommitId>, GitError> {
         self.commit_named("read the ref", name)
-    }
-
-    /// Sets the user's index to a commit, after that commit became the current one; no file of the work
-    /// tree changes. Other staged changes are no longer staged.
-    ///
-    /// The index is a new one: what is in the old one (flags of entries, another part of a split index,
-    /// extensions) is neither read nor kept, so that a command can leave nothing there that stops this.
-    ///
-    /// # Errors
-    /// [`GitError`], also when another process has locked the index.
-    pub fn reset_index(&self, commit: &CommitId) -> Result<(), GitError> {
-        let operation = "bring the index up to date";
-        let fail = |error: io::Error| GitError::new(operation, GitCause::File(error.to_string()));
-        let top = self.at(self.top_for(operation)?);
-        let path = top.read(operation).args(["rev-parse", "--path-format=absolute"]);
-        let path = path.args(["--git-path", "index"]).output()?;
-        let path = match path.strip_suffix(b"\n") {
-            Some(path) if path.starts_with(b"/") => path_of(path),
-            Some(_) | None => return Err(GitError::unexpected(operation, &path)),
-        };
-        let folder = IndexFolder::new(operation)?;
-        let index = folder.index();
-        let git = || top.write(operation).env("GIT_INDEX_FILE", &index);
-        git().args(["read-tree", commit.as_str()]).output()?;
-        // Files are read. One whose filter is disabled is only listed as different.
-        let files = Files::Worktree(Some(&index));
-        let settings = top.filter_settings(operation, files, OnFilter::Disable)?;
-        // Lists files that differ, with status 1, which is no error here.
-        let refresh = git().settings(&settings).reading_files();
-        let refresh = refresh.args(["update-index", "-q", "--refresh"]).run()?;
-        if !matches!(refresh.code, Some(0 | 1)) {
-            return Err(refresh.failure(operation, self.root()));
-        }
-        let bytes = fs::read(&index).map_err(fail)?;
-        replace(&path, &bytes).map_err(|error| {
-            if error.kind() != io::ErrorKind::AlreadyExists {
-                return fail(error);
-            }
-            let lock = format!("`{}.lock` exists", path.display());
-            GitError::new(operation, GitCause::Locked(lock))
-        })
     }
 }

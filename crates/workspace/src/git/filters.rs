@@ -69,6 +69,8 @@ pub(super) struct Conversions {
     /// A text that differs whenever equal files may be converted in another way; `None` if that is not known, or if
     /// programs convert them.
     pub fingerprint: Option<String>,
+    /// The version of an index that git writes anew; `None` if the settings name one that is not known here.
+    pub index_version: Option<&'static str>,
 }
 
 /// What the settings say about conversions.
@@ -76,8 +78,16 @@ pub(super) struct Conversions {
 struct Configured {
     drivers: Drivers,
     is_sparse: bool,
+    index: IndexSettings,
     /// All settings that matter.
     bytes: Vec<u8>,
+}
+
+/// What the settings say about the version of an index.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct IndexSettings {
+    version: Option<Vec<u8>>,
+    has_many_files: bool,
 }
 
 /// The paths that are looked up, each with a NUL at its end.
@@ -128,7 +138,8 @@ impl Git {
     ) -> Result<Conversions, GitError> {
         let allowed = self.allowed_filters(operation)?;
         let is_allowed = |name: &[u8]| allowed.iter().any(|known| known.as_bytes() == name);
-        let Configured { drivers, is_sparse, bytes } = self.configured_conversions(operation)?;
+        let Configured { drivers, is_sparse, index, bytes } =
+            self.configured_conversions(operation)?;
         let Listed { paths, untracked, nested } = self.list(operation, files)?;
         let sources = match files {
             Files::Worktree(_) => self.attribute_sources(&paths, &bytes)?,
@@ -167,7 +178,8 @@ impl Git {
         used.retain(|name| !(is_allowed(name) && drivers.get(name).is_some_and(is_the_users)));
         let settings = used.iter().flat_map(|name| disabled(name)).collect();
         let fingerprint = sources.filter(|_| !runs_programs);
-        Ok(Conversions { settings, untracked, nested, is_sparse, fingerprint })
+        let index_version = index.version();
+        Ok(Conversions { settings, untracked, nested, is_sparse, fingerprint, index_version })
     }
 
     fn allowed_filters(&self, operation: &'static str) -> Result<Arc<BTreeSet<String>>, GitError> {
@@ -183,7 +195,7 @@ impl Git {
         let listed = self
             .read(operation)
             .args(["config", "-z", "--show-scope", "--get-regexp"])
-            .arg("^(filter|core|attr)\\.")
+            .arg("^(filter|core|attr|index|feature)\\.")
             .run()?;
         if !matches!(listed.code, Some(0 | 1)) {
             return Err(listed.failure(operation, self.root()));
@@ -395,6 +407,23 @@ fn disabled(name: &[u8]) -> impl Iterator<Item = (OsString, OsString)> {
     commands.into_iter().chain([setting("required", "false")])
 }
 
+impl IndexSettings {
+    /// The version of an index that git writes anew.
+    fn version(&self) -> Option<&'static str> {
+        match self.version.as_deref() {
+            None if self.has_many_files => Some("4"),
+            None => Some("2"),
+            Some(named) => ["2", "3", "4"].into_iter().find(|known| known.as_bytes() == named),
+        }
+    }
+}
+
+/// Whether git takes a value for false.
+fn is_false(value: &[u8]) -> bool {
+    let value = value.to_ascii_lowercase();
+    matches!(value.as_slice(), b"" | b"false" | b"no" | b"off" | b"0")
+}
+
 /// Reads `scope NUL name LF value NUL` records; `None` for anything that is not that.
 fn parse_settings(bytes: &[u8]) -> Option<Configured> {
     let mut found = Configured { bytes: bytes.to_vec(), ..Configured::default() };
@@ -407,11 +436,18 @@ fn parse_settings(bytes: &[u8]) -> Option<Configured> {
         let (name, value) = split_once(record, b'\n').unwrap_or((record, b"true"));
         if name == b"core.sparsecheckout" {
             // The last one counts. What git does not take for false is sparse here.
-            let value = value.to_ascii_lowercase();
-            found.is_sparse = !matches!(value.as_slice(), b"" | b"false" | b"no" | b"off" | b"0");
+            found.is_sparse = !is_false(value);
             continue;
         }
-        if name.starts_with(b"core.") || name.starts_with(b"attr.") {
+        match name {
+            b"index.version" => found.index.version = Some(value.to_vec()),
+            b"feature.manyfiles" => found.index.has_many_files = !is_false(value),
+            _ => {}
+        }
+        if [&b"core."[..], b"attr.", b"index.", b"feature."]
+            .iter()
+            .any(|part| name.starts_with(part))
+        {
             continue;
         }
         let name = name.strip_prefix(b"filter.")?;

@@ -26,6 +26,7 @@ mod signing;
 mod status;
 mod takeover;
 mod tree;
+mod user_index;
 mod worktree;
 
 use std::collections::{BTreeMap, BTreeSet};

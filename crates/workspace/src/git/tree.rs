@@ -339,11 +339,22 @@ fn read_numstat(bytes: &[u8]) -> Option<DiffStat> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
+    /// Gives a known index the status that it has some seconds after the last change.
+    pub fn age(top: &Path, known: &mut KnownIndex) {
+        let index = top.join(".git/aged");
+        fs::write(&index, &known.bytes).unwrap();
+        let mut git = std::process::Command::new("git");
+        git.current_dir(top).env("GIT_INDEX_FILE", &index);
+        git.args(["-c", "index.version=2", "update-index", "-q", "--refresh"]);
+        assert!(matches!(git.status().unwrap().code(), Some(0 | 1)));
+        known.bytes = fs::read(&index).unwrap();
+    }
+
     /// The number of files that are opened in a folder during an action.
-    fn opened(folder: &Path, act: impl FnOnce()) -> usize {
+    pub fn opened(folder: &Path, act: impl FnOnce()) -> usize {
         use rustix::fs::inotify;
         let events = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
         inotify::add_watch(&events, folder, inotify::WatchFlags::OPEN).unwrap();
@@ -385,13 +396,7 @@ mod tests {
         assert!(opened(&top, || assert_eq!(ours.tree_of_worktree().ok(), first)) >= 30);
         // As it will be in some seconds.
         let mut known = known::take_index(&top).unwrap();
-        let index = folder.path().join(".git/aged");
-        fs::write(&index, &known.bytes).unwrap();
-        let refresh = ["-c", "index.version=2", "update-index", "-q", "--refresh"];
-        let mut age = std::process::Command::new("git");
-        age.current_dir(&top).env("GIT_INDEX_FILE", &index).args(refresh);
-        assert!(age.status().unwrap().success());
-        known.bytes = fs::read(&index).unwrap();
+        age(&top, &mut known);
         let opened_with = |known: &KnownIndex| {
             let head = known.head.clone();
             let mut tree = None;
