@@ -8,6 +8,7 @@ mod stand_in;
 mod trial;
 
 use windlass_hooks::Client;
+use windlass_kernel::Code;
 
 use crate::agents::ClientProgram;
 use crate::failure::{CommandResult, Failure};
@@ -25,11 +26,20 @@ pub fn case_names() -> impl Iterator<Item = &'static str> {
 /// Tries all failures, or those that are named, with these clients, or with all if none is named, and prints what
 /// became of the tools.
 pub fn run(named: &[Client], chosen: &[String], output: &Output) -> CommandResult {
+    let is_named = |client: &Client| named.is_empty() || named.contains(client);
+    let is_tried = |name: &&String| {
+        CASES.iter().any(|case| case.name == **name && case.clients.iter().any(is_named))
+    };
+    if let Some(case) = chosen.iter().find(|name| !is_tried(name)) {
+        let message = format!("the case `{case}` is tried with none of these clients");
+        return Err(Failure::new(Code::RequestInvalid, message)
+            .hint("`windlass doctor --agents` tries all cases that a client has"));
+    }
     let user = UserConfig::load()?;
     let mut reports = Vec::new();
     let mut is_bad = false;
     for client in Client::ALL {
-        if !named.is_empty() && !named.contains(&client) {
+        if !is_named(&client) {
             continue;
         }
         let config = user.agents.get(client.as_str()).cloned().unwrap_or_default();

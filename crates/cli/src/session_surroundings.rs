@@ -168,7 +168,7 @@ pub fn watched_since(
     Ok(SystemTime::now())
 }
 
-/// A path as text.
+/// A path as text. Clients name folders without links, so that is what it is asked for.
 pub fn text_of(path: &Path) -> Result<String, Failure> {
     path.to_str()
         .map(str::to_owned)

@@ -62,11 +62,12 @@ pub(crate) fn recorded(
             cut.insert("kept_bytes".to_owned(), json!(text.len()));
         }
     }
-    Recorded { text: ends(&text, bytes_max), lossy, cut: Some(cut) }
+    Recorded { text: ends(&text, bytes_max, dropped > 0), lossy, cut: Some(cut) }
 }
 
 /// The beginning and the end of a text, which take `bytes_max` as JSON, with a line between them.
-fn ends(text: &str, bytes_max: usize) -> String {
+/// If more was printed than the text has, a line at the end says so.
+fn ends(text: &str, bytes_max: usize, is_more: bool) -> String {
     let half = bytes_max / 2;
     let head = first(text.char_indices(), half).unwrap_or(text.len());
     let last = text.char_indices().rev();
@@ -86,7 +87,8 @@ fn ends(text: &str, bytes_max: usize) -> String {
     };
     let left_out = text.len() - before.len() - after.len();
     let end = if before.is_empty() || before.ends_with('\n') { "" } else { "\n" };
-    format!("{before}{end}[… {left_out} bytes left out …]\n{after}")
+    let more = if is_more { "\n[… more was printed, which nobody kept …]\n" } else { "" };
+    format!("{before}{end}[… {left_out} bytes left out …]\n{after}{more}")
 }
 
 /// The place of the first character with which the characters take more than `bytes_max` as JSON.

@@ -254,7 +254,10 @@ impl Engine {
         }
         purged.documents = self.packets.remove_checkpoints(&shown, retention.dry_run)?;
         if !retention.dry_run {
-            store.sweep_workspaces()?;
+            // What is deleted is deleted all the same.
+            if let Err(error) = store.sweep_workspaces() {
+                purged.left.push(("removed work trees".to_owned(), error.to_string()));
+            }
         }
         Ok(purged)
     }

@@ -107,7 +107,7 @@ fn show(project: &Project, named: Option<&str>, output: &Output) -> CommandResul
     let history = SessionHistory::read(runs.store(), found.trace_id())?;
     let unreported: Vec<Value> = history.unreported().map(describe).collect();
     let root = Project::of_session(Some(&project.root), Path::new(&found.folder));
-    let root = root.and_then(|project| text_of_path(project.workspace()))?;
+    let root = root.and_then(|project| text_of_path(project.real_workspace()?))?;
     let records = session_transcripts::find(found.client, Path::new(&root), SystemTime::UNIX_EPOCH);
     let tokens = records.found.get(&found.id).map(|one| one.transcript.tokens);
     let tokens = tokens.filter(|tokens| *tokens != Tokens::default());
@@ -235,7 +235,7 @@ fn check(project: &Project, named: Option<&str>, output: &Output) -> CommandResu
         None => project,
     };
     let supervisor = project.supervisor(Part::Whole, &project.files()?)?;
-    let root = text_of_path(project.workspace())?;
+    let root = text_of_path(project.real_workspace()?)?;
     let check = TranscriptCheck { supervisor: &supervisor, root: &root, state: project.state()? };
     let histories = Histories::new(&runs, None);
     let mut values = Vec::new();

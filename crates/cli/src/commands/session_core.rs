@@ -289,7 +289,7 @@ pub fn close(project: &Project, named: Option<&str>, output: &Output) -> Command
     let config = Project::config(&files)?;
     let supervisor = project.supervisor(Part::Whole, &files)?;
     let store: Arc<dyn Store> = Arc::new(project.store(&config)?);
-    let root = text_of_path(project.workspace())?;
+    let root = text_of_path(project.real_workspace()?)?;
     let binary = cell::program(&supervisor)?;
     let core = ProjectCore {
         project: &project,

@@ -78,7 +78,10 @@ fn close_if(
     if !folder.len(LEDGER_PATH)?.is_some_and(is_full) {
         return Ok(());
     }
-    let number = closed(folder)?.first().map_or(1, |last| last.saturating_add(1));
+    let Some(number) = closed(folder)?.first().map_or(Some(1), |last| last.checked_add(1)) else {
+        // There is no later name: it goes on in this one.
+        return Ok(());
+    };
     folder.rename(LEDGER_PATH, &closed_ledger_path(number), locked)
 }
 
@@ -90,14 +93,15 @@ fn closed(folder: &Folder) -> Result<Vec<u32>, EngineError> {
     Ok(numbers)
 }
 
-/// The file that contains a run's name and can be read, the newest first.
+/// The file that has lines of a run and can be read, the newest first.
 fn holder(folder: &Folder, run: &str) -> Result<Option<String>, EngineError> {
-    if folder.contains(LEDGER_PATH, run, LEDGER_BYTES_MAX)? {
-        return Ok(Some(LEDGER_PATH.to_owned()));
-    }
-    for number in closed(folder)? {
-        let path = closed_ledger_path(number);
-        if folder.contains(&path, run, LEDGER_BYTES_MAX)? {
+    let closed = closed(folder)?.into_iter().map(closed_ledger_path);
+    for path in [LEDGER_PATH.to_owned()].into_iter().chain(closed) {
+        // Lines of other runs can name it, too.
+        if folder.contains(&path, run, LEDGER_BYTES_MAX)?
+            && let Ok(Some(bytes)) = folder.read(&path, LEDGER_BYTES_MAX)
+            && bytes.split(|byte| *byte == b'\n').any(|line| is_of(line, run))
+        {
             return Ok(Some(path));
         }
     }
@@ -346,5 +350,16 @@ mod tests {
         assert_eq!(torn_run(format!("{a}{{\"header_h").as_bytes()), None);
         assert_eq!(torn_run(b""), None);
         assert_eq!(torn_run(b"{\"actions"), None);
+    }
+
+    #[test]
+    fn a_name_in_a_line_of_another_run_does_not_double_a_run() {
+        let ledger = Ledger::new();
+        std::fs::write(ledger.path(FIRST), line(A, "1")).unwrap();
+        // B has changed a file of that name.
+        std::fs::write(ledger.path(CURRENT), line(B, A)).unwrap();
+        assert_eq!(ledger.sync(A, &["1", "2"], Known::Written(0)).as_deref(), Some(FIRST));
+        assert_eq!(ledger.read(CURRENT), line(B, A));
+        assert_eq!(ledger.read(FIRST), line(A, "1") + &line(A, "2"));
     }
 }

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::os::unix::fs::FileTypeExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -17,12 +18,15 @@ use windlass_kernel::Digest;
 use super::error::GitCause;
 use super::known::{self, KnownAttributes};
 use super::program::Helper;
+use super::takeover::read_file;
 use super::{Git, GitError, os, path_of, split_once};
 
 /// The name in `git.filters` that allows conversions of encodings.
 const ENCODING: &str = "working-tree-encoding";
 /// The file in a folder that gives attributes to the files below it.
 const ATTRIBUTES: &str = ".gitattributes";
+/// Git reads no larger one.
+const ATTRIBUTES_BYTES_MAX: u64 = 100 * 1024 * 1024;
 /// How git writes the mode of a nested repository.
 pub(super) const NESTED_MODE: &[u8] = b"160000";
 /// How git shows an attribute without a value. A driver can have such a name.
@@ -142,7 +146,7 @@ impl Git {
             self.configured_conversions(operation)?;
         let Listed { paths, untracked, nested } = self.list(operation, files)?;
         let sources = match files {
-            Files::Worktree(_) => self.attribute_sources(&paths, &bytes)?,
+            Files::Worktree(_) => self.attribute_sources(operation, &paths, &bytes)?,
             Files::Index(_) => None,
         };
         let mut runs_programs = false;
@@ -238,6 +242,7 @@ impl Git {
     /// which folders git looks; `None` if it would look into the index, too.
     fn attribute_sources(
         &self,
+        operation: &'static str,
         paths: &[Vec<u8>],
         settings: &[u8],
     ) -> Result<Option<String>, GitError> {
@@ -254,7 +259,7 @@ impl Git {
             }
         }
         let common = self.common_dir()?;
-        let mut files: Vec<PathBuf> = folders
+        let in_folders: Vec<PathBuf> = folders
             .into_iter()
             .map(|folder| self.root().join(path_of(folder)).join(ATTRIBUTES))
             .collect();
@@ -272,18 +277,32 @@ impl Git {
         if from_tree || paths.iter().filter(in_tree).any(is_missing) {
             return Ok(None);
         }
-        files.push(common.join("info/attributes"));
-        files.extend(user_attributes(settings, self.root()));
         let mut sources = settings.to_vec();
-        for file in files {
-            match fs::read(&file) {
-                Ok(bytes) => {
-                    let digest = Digest::of(&bytes);
-                    sources.extend_from_slice(file.as_os_str().as_encoded_bytes());
-                    sources.extend_from_slice(format!("\0{}\n", digest.hex().as_str()).as_bytes());
-                }
-                Err(error) if is_absence(&error) => {}
-                Err(_) => return Ok(None),
+        let mut add = |file: &Path, bytes: io::Result<Vec<u8>>| match bytes {
+            Ok(bytes) => {
+                let digest = Digest::of(&bytes);
+                sources.extend_from_slice(file.as_os_str().as_encoded_bytes());
+                sources.extend_from_slice(format!("\0{}\n", digest.hex().as_str()).as_bytes());
+                true
+            }
+            Err(error) => is_absence(&error),
+        };
+        for file in in_folders {
+            // Whoever works there may have put anything in its place.
+            if fs::symlink_metadata(&file).is_ok_and(|found| is_special(found.file_type())) {
+                let reason = format!("`{}` is not a file", file.display());
+                return Err(GitError::refused(operation, &reason));
+            }
+            if !add(&file, read_file(&file, ATTRIBUTES_BYTES_MAX)) {
+                return Ok(None);
+            }
+        }
+        let others = [common.join("info/attributes")].into_iter();
+        for file in others.chain(user_attributes(settings, self.root())) {
+            // The user's own may be links.
+            let bytes = file.canonicalize().and_then(|real| read_file(&real, ATTRIBUTES_BYTES_MAX));
+            if !add(&file, bytes) {
+                return Ok(None);
             }
         }
         Ok(Some(Digest::of(&sources).hex().as_str().to_owned()))
@@ -362,6 +381,11 @@ fn user_attributes(settings: &[u8], root: &Path) -> Vec<PathBuf> {
         }
     }
     files
+}
+
+/// Whether to read it may take for ever, also for git.
+fn is_special(kind: fs::FileType) -> bool {
+    kind.is_fifo() || kind.is_socket() || kind.is_char_device() || kind.is_block_device()
 }
 
 fn is_absence(error: &io::Error) -> bool {

@@ -83,11 +83,15 @@ impl Snapshots {
             let rest = rest.map(|rest| rest.strip_suffix(WRITING).unwrap_or(rest));
             keys.extend(rest.filter(|key| is_key(key)).map(str::to_owned));
         }
-        let mut swept = 0;
+        // What cannot be removed leaves nothing else behind.
+        let (mut swept, mut failed) = (0, None);
         for key in &keys {
-            swept += usize::from(self.sweep_workspace(key).map_err(fail)?);
+            match self.sweep_workspace(key) {
+                Ok(is_swept) => swept += usize::from(is_swept),
+                Err(error) => failed = failed.or(Some(error)),
+            }
         }
-        Ok(swept)
+        failed.map_or(Ok(swept), |error| Err(fail(error)))
     }
 
     /// Removes the files of a workspace if it is gone.

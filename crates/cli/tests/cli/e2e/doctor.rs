@@ -106,4 +106,9 @@ fn clients_that_are_not_installed_are_said_and_missed_if_named() {
         assert_eq!((&report["level"], &report["cases"]), (&Value::Null, &json!([])), "{report}");
     }
     place.run(&["doctor", "--agents", "vim"]).exit(2);
+    place.run(&["doctor", "--agents", "--case", "vanish"]).exit(2);
+    place.run(&["doctor", "--case", "vanishes"]).exit(2);
+    // A case that is not tried is not passed.
+    let none = ["doctor", "--agents", "claude", "--case", "option-pure"];
+    place.run(&none).fails_with(2, "REQUEST_INVALID").warns("with none of these clients");
 }

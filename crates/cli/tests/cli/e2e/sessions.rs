@@ -375,6 +375,14 @@ fn what_a_client_did_without_asking_is_found_and_can_block() {
         .map(|one| one["id"].as_str().unwrap())
         .collect();
     assert_eq!(ids, ["t2", "t3"], "{found}");
+    // Wherever it is asked from, and whatever the folder is called there.
+    let link = place.base().join("link");
+    std::os::unix::fs::symlink(place.work(), &link).unwrap();
+    for folder in [".", "../work", link.to_str().unwrap()] {
+        let same = place.run(&["-C", folder, "session", "check", "--json"]).exit(1).json();
+        assert_eq!(same, found, "{folder}");
+        place.run(&["-C", folder, "session", "show"]).exit(0);
+    }
     // It is told once, at the next prompt, and stays on record.
     stop(&path).exit(0);
     let event = json!({ "prompt": "go on", "transcript_path": path });

@@ -90,7 +90,7 @@ pub(super) fn open_file(path: &Path) -> io::Result<File> {
 }
 
 /// Reads a regular file of a limited size; a link is not followed.
-pub(super) fn read_file(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+pub(in crate::git) fn read_file(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
     let file = open_file(path)?;
     let mut bytes = Vec::new();
     file.take(bytes_max + 1).read_to_end(&mut bytes)?;

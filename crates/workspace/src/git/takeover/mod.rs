@@ -28,7 +28,8 @@ use serde::{Deserialize, Serialize};
 use windlass_kernel::Code;
 
 use self::files::{Class, FileChange, Owner, classify, digest_of, git_dir};
-use self::layers::{Found, Kind, Layers, UpperEntry, read_file};
+pub(super) use self::layers::read_file;
+use self::layers::{Found, Kind, Layers, UpperEntry};
 use self::logs::LogMark;
 use self::refs::{OWN_LOGS, RefChange, RefValue, Refs, head_of, read_refs, refs_after};
 use self::worktrees::NewWorktree;

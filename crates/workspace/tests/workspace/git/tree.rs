@@ -262,3 +262,25 @@ fn what_is_known_of_a_work_tree_hides_no_filter() {
     assert!(git.status().is_ok());
     assert!(!repository.path().join("ran").exists());
 }
+
+#[test]
+fn what_stands_for_a_file_of_attributes_stops_nothing() {
+    let repository = Repository::new();
+    let git = repository.ours();
+    let folder = repository.path().join("sub");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("x"), "x\n").unwrap();
+    let path = folder.join(".gitattributes");
+    // To open it waits for somebody who writes.
+    let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
+    assert!(made.success());
+    let error = git.tree_of_worktree().unwrap_err().to_string();
+    assert!(error.contains(".gitattributes` is not a file"), "{error}");
+    assert!(git.status().is_err());
+    std::fs::remove_file(&path).unwrap();
+    let tree = git.tree_of_worktree().unwrap();
+    // It never ends; git does not follow links there.
+    std::fs::write(folder.join(".gitignore"), ".gitattributes\n.gitignore\n").unwrap();
+    std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+    assert_eq!(git.tree_of_worktree().unwrap(), tree);
+}
