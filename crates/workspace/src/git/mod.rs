@@ -7,6 +7,7 @@
 //! driver, file-system monitor, and none that a submodule or a nested repository names. A file that
 //! needs a filter driver refuses the operation, unless the user's settings allow that driver.
 
+mod attributes;
 mod commit;
 mod error;
 mod filters;
