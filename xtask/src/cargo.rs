@@ -29,11 +29,11 @@ pub fn command(root: &Path, arguments: &[&str]) -> Command {
 }
 
 /// A cargo-nextest command that runs tests of the workspace. Many of them wait for processes, pauses and time limits, so
-/// two run on each processor.
+/// more run at once than there are processors.
 pub fn nextest(root: &Path) -> Command {
     let mut command = command(root, &["nextest", "run", "--workspace"]);
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    command.arg("--test-threads").arg((2 * processors).to_string());
+    command.arg("--test-threads").arg((processors + processors.div_ceil(2)).to_string());
     command
 }
 
