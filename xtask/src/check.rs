@@ -27,32 +27,32 @@ pub struct Stage {
 /// development dependencies (hence `--examples`, `--all-targets`), because other choices select other
 /// features and then all dependencies are compiled once more.
 pub const STAGES: &[Stage] = &[
-    stage("tools", 60, "the programs that the other stages need", tools::require),
-    stage("fmt", 60, "formatting", |root| cargo(root, &["fmt", "--all", "--check"])),
-    stage("dependencies", 60, "licences, sources and versions", dependencies::check),
-    stage("tidy", 60, "layers, file sizes, error pages and other rules", tidy::run),
-    stage("clippy", 60, "lints, warnings are errors", |root| cargo(root, CLIPPY)),
+    stage("tools", 30, "the programs that the other stages need", tools::require),
+    stage("fmt", 10, "formatting", |root| cargo(root, &["fmt", "--all", "--check"])),
+    stage("dependencies", 5, "licences, sources and versions", dependencies::check),
+    stage("tidy", 5, "layers, file sizes, error pages and other rules", tidy::run),
+    stage("clippy", 300, "lints, warnings are errors", |root| cargo(root, CLIPPY)),
     stage("docs", 60, "rustdoc, warnings are errors", docs),
-    stage("build", 60, "the binary, the examples and all tests", |root| {
+    stage("build", 450, "the binary, the examples and all tests", |root| {
         cargo::run(&mut build(root))
     }),
-    stage("schemas", 60, "the JSON Schemas are up to date", |root| generate(root, "schemas")),
-    stage("vectors", 60, "the test vectors are up to date", |root| generate(root, "vectors")),
-    stage("plugin", 60, "the Claude Code plugin is up to date", |root| generate(root, "plugin")),
-    stage("tests", 60, "all tests but those of the stages below", tests),
-    stage("doctests", 60, "the examples in the documentation", |root| {
+    stage("schemas", 5, "the JSON Schemas are up to date", |root| generate(root, "schemas")),
+    stage("vectors", 5, "the test vectors are up to date", |root| generate(root, "vectors")),
+    stage("plugin", 5, "the Claude Code plugin is up to date", |root| generate(root, "plugin")),
+    stage("tests", 900, "all tests but those of the stages below", tests),
+    stage("doctests", 15, "the examples in the documentation", |root| {
         cargo(root, &["test", "--workspace", "--doc"])
     }),
-    stage("browser", 60, "the dashboard in a real browser", browser::check),
+    stage("browser", 110, "the dashboard in a real browser", browser::check),
     stage(
         "clients",
-        60,
+        240,
         "agents run by the real clients, which are installed first",
         clients::check,
     ),
     stage(
         "sessions",
-        60,
+        120,
         "sessions of the real clients, guarded by hooks",
         clients::check_sessions,
     ),
