@@ -18,8 +18,9 @@ const PACKED: &str = "packed-refs";
 const OWN: [&str; 3] = ["refs/bisect/", "refs/worktree/", "refs/rewritten/"];
 /// How many refs a repository may have.
 const REFS_MAX: usize = 200_000;
-/// The size limit of a file with one ref.
-const REF_BYTES_MAX: u64 = 4096;
+/// The size limit of a file with one ref, and of a line of `packed-refs`: an id, a name as long as git can make one, the
+/// space between both and the line break.
+const REF_BYTES_MAX: u64 = 64 + 1 + 4096 + 1;
 /// The folder of the logs of Windlass's own refs. Git writes none, unless somebody made the folder.
 pub(super) const OWN_LOGS: &str = "logs/refs/windlass";
 /// The size limit of `packed-refs`, without Windlass's own refs.
@@ -218,6 +219,9 @@ fn read_others(path: &Path) -> io::Result<Vec<u8>> {
     let (mut bytes, mut start) = (Vec::new(), 0);
     while file.by_ref().take(REF_BYTES_MAX).read_until(b'\n', &mut bytes)? > 0 {
         let line = bytes.get(start..).unwrap_or_default();
+        if line.len() as u64 == REF_BYTES_MAX && !line.ends_with(b"\n") {
+            return Err(io::Error::other("a line is too long"));
+        }
         let name = line.splitn(2, |byte| *byte == b' ').nth(1).unwrap_or_default();
         let name = std::str::from_utf8(name).unwrap_or_default().trim_end();
         // The others say what tags lead to.
@@ -332,6 +336,35 @@ pub(super) fn head_of(git_dir: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn packed_refs_have_names_as_long_as_git_makes_them() {
+        let folder = tempfile::tempdir().unwrap();
+        for digits in [40, 64] {
+            let id = "a".repeat(digits);
+            // Names of files have at most 255 bytes.
+            let parts = |bytes: usize| {
+                let mut name = "refs/heads".to_owned();
+                while name.len() < bytes {
+                    name += "/";
+                    name += &"n".repeat((bytes - name.len()).min(200));
+                }
+                name
+            };
+            let long = parts(4096);
+            let write = |name: &str| {
+                let lines = format!("# pack-refs with: peeled\n{id} {name}\n{id} refs/tags/t\n");
+                fs::write(folder.path().join(PACKED), lines).unwrap();
+                read_packed(folder.path(), digits, Folder::Real)
+            };
+            let refs = write(&long).unwrap().unwrap();
+            let value = RefValue(id.clone());
+            let expected = [(long, value.clone()), ("refs/tags/t".to_owned(), value)];
+            assert_eq!(refs, BTreeMap::from(expected));
+            let longer = format!("{}x", parts(4096 + 64 - digits));
+            assert!(write(&longer).is_err(), "nothing is cut");
+        }
+    }
 
     #[test]
     fn names_and_values_are_checked() {
