@@ -194,6 +194,10 @@ impl SnapshotStore for GitSnapshotStore {
                 Damage::Reference => {
                     format!("the reference `{}` cannot be read", snapshot.reference)
                 }
+                Damage::Base(commit) => format!(
+                    "`{}` needs the commit {commit} of the repository, which is not there any more",
+                    snapshot.reference
+                ),
                 Damage::Object(object) => {
                     format!("`{}` is corrupt: its object {object}", snapshot.reference)
                 }

@@ -48,6 +48,7 @@ pub use known::keep_indexes_in;
 pub use lost_object::{names_lost_object, while_objects_vanish};
 pub use merge::CommitMerge;
 pub use pinned::{PinnedKind, PinnedPath, check_pinned_place, require_pinned_unchanged};
+pub(crate) use private::quoted;
 pub use program::{GitSettings, SYSTEM_FOLDERS, configure_git, find_helper};
 pub use remote::{Pushed, Rebased, Upstream};
 pub use status::{DIRTY_PATHS_MAX, WorktreeStatus};

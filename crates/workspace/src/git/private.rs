@@ -65,7 +65,7 @@ fn fill(folder: &Path, sha256: bool) -> io::Result<()> {
 }
 
 /// A path as git reads it in a list that colons separate.
-fn quoted(path: &Path) -> std::ffi::OsString {
+pub(crate) fn quoted(path: &Path) -> std::ffi::OsString {
     use std::os::unix::ffi::{OsStrExt, OsStringExt};
     let mut quoted = b"\"".to_vec();
     for byte in path.as_os_str().as_bytes() {

@@ -2,7 +2,8 @@
 //!
 //! The private index of a workspace stays between captures, so that a file is read only when its
 //! size, times or inode have changed since. Two git invocations list the changes, in parallel, and a third one the
-//! files of new folders; two more add them to the index and write the tree; one sets the ref.
+//! files of new folders; two more add them to the index and write the tree; one looks for objects that only the user's
+//! repository has, and one sets the ref.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -52,23 +53,20 @@ impl Snapshots {
     pub fn capture(&self, workspace: &Path, reference: &str) -> Result<Capture, SnapshotError> {
         let name = super::reference::ref_name(reference)?;
         let workspace = self.workspace(workspace)?;
-        let _lock = workspace.lock(&self.private)?;
-        self.while_objects_vanish(&workspace, || {
+        let lock = workspace.lock(&self.private)?;
+        let objects = self.lock_objects()?;
+        let capture = self.while_objects_vanish(&workspace, || {
             let capture = self.capture_locked(&workspace)?;
             self.update_ref(&name, &capture.tree)?;
-            if self.has_tree(&capture.tree)? {
-                return Ok(capture);
-            }
-            // Git has removed it in that very moment. A ref to nothing would stop each later `git gc`.
-            self.delete_ref(&name)?;
-            let line = format!("nonexistent object {}", capture.tree);
-            let cause = GitCause::Exit { how: "failed".to_owned(), line };
-            Err(GitError::new(OPERATION, cause).into())
-        })
+            Ok(capture)
+        })?;
+        drop((objects, lock));
+        self.pack_if_many(reference);
+        Ok(capture)
     }
 
-    /// Captures again if somebody's `git gc --prune=now` removes objects that no ref names yet: a capture with a new
-    /// index writes all of them.
+    /// Captures again if somebody's `git gc --prune=now` removes objects of the user's repository that are not protected
+    /// yet: a capture with a new index writes all of them.
     fn while_objects_vanish(
         &self,
         workspace: &Workspace,
@@ -84,7 +82,7 @@ impl Snapshots {
         })
     }
 
-    /// Captures a workspace without a reference: git may prune the snapshot some weeks later.
+    /// Captures a workspace without a reference: the snapshot may be pruned two weeks later.
     ///
     /// # Errors
     /// [`SnapshotError`].
@@ -96,6 +94,7 @@ impl Snapshots {
 
     /// Captures a workspace whose lock is held.
     pub(super) fn capture_locked(&self, workspace: &Workspace) -> Result<Capture, SnapshotError> {
+        let _objects = self.lock_objects()?;
         let last = match self.load_index_state(workspace) {
             SavedIndex::Unusable { last } => {
                 if last.is_none() {
@@ -130,6 +129,8 @@ impl Snapshots {
         workspace: &Workspace,
         mut state: IndexState,
     ) -> Result<Capture, SnapshotError> {
+        let stamp = self.stamp()?;
+        let complete = state.complete.take();
         self.drop_lost_nested(workspace, &mut state)?;
         let changes = self.find_changes(workspace, &mut state)?;
         let unborn = self.update_index(workspace, &changes, &mut state)?;
@@ -137,6 +138,11 @@ impl Snapshots {
             && changes.files.is_empty()
             && changes.nested.len() == unborn.len();
         let tree = match state.tree.take() {
+            Some(tree)
+                if same && complete.as_ref().is_some_and(|known| known.is_of(&tree, &stamp)) =>
+            {
+                tree
+            }
             // A snapshot without a reference may have been pruned.
             Some(tree) if same && self.has_tree(&tree)? => tree,
             Some(_) | None => self.write_tree(workspace)?,
@@ -157,6 +163,8 @@ impl Snapshots {
         let unborn = unborn.iter().filter_map(inside).collect();
         let extras = Extras { folders: changes.empty_folders, modes: modes.collect(), unborn };
         let snapshot = self.write_snapshot(tree.clone(), extras)?;
+        let ids = [&tree, &snapshot];
+        state.complete = Some(self.keep_captured(workspace, complete, stamp, ids)?);
         self.remember_nested(&snapshot, &nested);
         state.tree = Some(tree);
         self.save_index_state(workspace, state)?;
@@ -292,9 +300,7 @@ impl Snapshots {
     ) -> Invocation<'a> {
         let mut git = git.arg("--exclude-per-directory=.gitignore");
         // The later one has precedence, as in git itself.
-        for list in
-            [&self.user_settings.global_excludes, &workspace.local_excludes].into_iter().flatten()
-        {
+        for list in [&self.global_excludes, &workspace.local_excludes].into_iter().flatten() {
             if list.is_file() {
                 git = git.arg("--exclude-from").arg(list);
             }

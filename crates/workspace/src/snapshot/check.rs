@@ -7,7 +7,7 @@ use super::object_reader::{ObjectFormat, ObjectRead, ObjectReader, hex};
 use super::restore_plan::writable;
 use super::{EntryMode, SnapshotError, Snapshots};
 use crate::git::{Access, split_once};
-use crate::{GitError, TreeId};
+use crate::{CommitId, GitError, TreeId};
 
 /// The limit for nested folders.
 const DEPTH_MAX: usize = 2000;
@@ -28,6 +28,8 @@ pub enum Damage {
     Reference,
     /// An object is missing, unreadable, or does not match its id; the first that was found.
     Object(String),
+    /// The repository does not have a commit any more that the snapshot borrows objects from.
+    Base(CommitId),
 }
 
 impl Snapshots {
@@ -61,7 +63,8 @@ impl Snapshots {
         let mut reader = TreeChecker::new(self);
         for (reference, tree) in references {
             if let Some(object) = reader.first_damaged(&tree)? {
-                damaged.push(DamagedSnapshot { reference, damage: Damage::Object(object) });
+                let damage = self.lost_base(&tree).map_or(Damage::Object(object), Damage::Base);
+                damaged.push(DamagedSnapshot { reference, damage });
             }
         }
         damaged.sort_by(|one, other| one.reference.cmp(&other.reference));
@@ -79,8 +82,7 @@ impl Snapshots {
             let read = objects.copy(&entry.object, &mut |_| Ok(()));
             let read = read.map_err(|error| error.at("read", &self.private))?;
             if read == ObjectRead::Damaged {
-                let (tree, object) = (to.clone(), entry.object.clone());
-                return Err(SnapshotError::Corrupt { tree, object });
+                return Err(self.corrupt(to, &entry.object));
             }
         }
         Ok(())
@@ -96,12 +98,20 @@ impl Snapshots {
         Ok(git.run()?.code == Some(0))
     }
 
-    /// Returns [`SnapshotError::Corrupt`] if one of these snapshots is damaged, else the error of git.
+    /// The error of an object of a snapshot that is missing or damaged.
+    pub(super) fn corrupt(&self, tree: &TreeId, object: &str) -> SnapshotError {
+        match self.lost_base(tree) {
+            Some(base) => SnapshotError::BaseGone { tree: tree.clone(), base },
+            None => SnapshotError::Corrupt { tree: tree.clone(), object: object.to_owned() },
+        }
+    }
+
+    /// Returns [`SnapshotError::Corrupt`] or [`SnapshotError::BaseGone`] if one of these snapshots is damaged, else the error of git.
     pub(super) fn explain(&self, trees: &[&TreeId], error: GitError) -> SnapshotError {
         let mut reader = TreeChecker::new(self);
         for tree in trees {
             if let Ok(Some(object)) = reader.first_damaged(tree) {
-                return SnapshotError::Corrupt { tree: (*tree).clone(), object };
+                return self.corrupt(tree, &object);
             }
         }
         error.into()

@@ -258,7 +258,7 @@ impl Snapshots {
         let mut objects = super::object_reader::ObjectReader::new(self);
         match objects.bytes(id, bytes_max) {
             Ok(Some(bytes)) => Ok(Some(bytes)),
-            Ok(None) => Err(SnapshotError::Corrupt { tree: tree.clone(), object: id.to_owned() }),
+            Ok(None) => Err(self.corrupt(tree, id)),
             Err(error) => Err(error.at(operation, &path)),
         }
     }

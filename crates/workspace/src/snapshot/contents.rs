@@ -124,8 +124,7 @@ impl Snapshots {
             }
             ReadSnapshot::Tagged(contents) => contents,
             ReadSnapshot::Commit(_) | ReadSnapshot::Damaged => {
-                let (tree, object) = (id.clone(), id.to_string());
-                return Err(SnapshotError::Corrupt { tree, object });
+                return Err(self.corrupt(id, id.as_str()));
             }
         };
         let contents = Arc::new(contents);

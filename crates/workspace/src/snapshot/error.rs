@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use windlass_kernel::Code;
 
-use crate::{GitCause, GitError, TreeId};
+use crate::{CommitId, GitCause, GitError, TreeId};
 
 /// How many paths a message lists.
 const LISTED_MAX: usize = 10;
@@ -29,6 +29,17 @@ pub enum SnapshotError {
         tree: TreeId,
         /// The id of the object.
         object: String,
+    },
+    /// A snapshot borrows objects of a commit that the repository does not have any more.
+    #[error(
+        "the snapshot `{tree}` needs the commit {base} of the project's repository, which is not there any more: the \
+         repository was deleted or replaced, or its ref below `refs/windlass/base/` was deleted"
+    )]
+    BaseGone {
+        /// The snapshot.
+        tree: TreeId,
+        /// The commit.
+        base: CommitId,
     },
     /// A name that is not valid for a reference.
     #[error("`{0}` is not a valid name for a snapshot")]
@@ -70,7 +81,7 @@ impl SnapshotError {
     pub const fn code(&self) -> Code {
         match self {
             Self::Changed { .. } => Code::WorkspaceChanged,
-            Self::Corrupt { .. } => Code::SnapshotCorrupt,
+            Self::Corrupt { .. } | Self::BaseGone { .. } => Code::SnapshotCorrupt,
             Self::Git(GitError { cause: GitCause::Helper(_), .. }) => Code::HelperMissing,
             Self::Git(GitError { cause: GitCause::Interrupted(_), .. }) => Code::Interrupted,
             Self::Reference(_)

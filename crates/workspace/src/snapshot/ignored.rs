@@ -94,8 +94,7 @@ impl Snapshots {
             match objects.bytes(id, LIST_BYTES_MAX) {
                 Ok(Some(bytes)) => fs::write(&place, bytes).map_err(fail)?,
                 Ok(None) => {
-                    let (tree, object) = (tree.clone(), id.to_owned());
-                    return Err(SnapshotError::Corrupt { tree, object });
+                    return Err(self.corrupt(tree, id));
                 }
                 Err(error) => return Err(error.at(OPERATION, &path)),
             }

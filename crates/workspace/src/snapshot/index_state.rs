@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use windlass_kernel::Digest;
 
+use super::borrowed::Complete;
 use super::object_reader::hex;
 use super::repository::write_atomically;
 use super::workspace::Workspace;
@@ -26,6 +27,9 @@ pub(super) struct IndexState {
     index: String,
     /// The tree of the last capture; `None` after a restore.
     pub tree: Option<TreeId>,
+    /// The last snapshot of which every object is kept.
+    #[serde(default)]
+    pub complete: Option<Complete>,
     /// The nested repositories in the index, relative to the top.
     pub nested: Vec<RawPath>,
     /// Unusual permissions of files in the index, relative to the top.
@@ -138,6 +142,7 @@ mod tests {
         let state = IndexState {
             index: "x".to_owned(),
             tree: Some("a".repeat(40).parse().unwrap()),
+            complete: None,
             nested: vec![RawPath(b"a \xff\n".to_vec())],
             modes: BTreeMap::from([(RawPath(b"b".to_vec()), 0o600)]),
             recent: vec![RawPath(b"c".to_vec())],

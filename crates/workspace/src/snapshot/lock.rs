@@ -17,6 +17,8 @@ const DELETION_WAIT: Duration = Duration::from_secs(600);
 const LOCK_PAUSE: Duration = Duration::from_millis(5);
 /// The file of the lock on all stored snapshots.
 const STORED: &str = "lock-stored";
+/// That of the lock on their objects.
+const OBJECTS: &str = "lock-objects";
 
 /// A lock, released when it is dropped.
 #[derive(Debug)]
@@ -84,6 +86,16 @@ impl Snapshots {
     /// [`SnapshotError::Busy`] while something is being deleted.
     pub fn lock_for_storing(&self) -> Result<SnapshotLock, SnapshotError> {
         lock(&self.private.join(STORED), DELETION_WAIT, File::try_lock_shared)
+    }
+
+    /// Prevents the removal of objects, until the snapshot that needs them is listed. It is held for a short time.
+    pub(super) fn lock_objects(&self) -> Result<SnapshotLock, SnapshotError> {
+        lock(&self.private.join(OBJECTS), DELETION_WAIT, File::try_lock_shared)
+    }
+
+    /// Excludes all other holders of the lock on objects.
+    pub(super) fn lock_objects_for_removal(&self) -> Result<SnapshotLock, SnapshotError> {
+        lock(&self.private.join(OBJECTS), DELETION_WAIT, File::try_lock)
     }
 
     /// Excludes all other holders of either lock.

@@ -43,6 +43,7 @@ impl Snapshots {
         theirs: &TreeId,
     ) -> Result<Merged, SnapshotError> {
         let fail = |error: std::io::Error| SnapshotError::file(OPERATION, &self.private, &error);
+        let _objects = self.lock_objects()?;
         // A git directory for this merge alone, in which the sides have readable names.
         let folder = TempDir::with_prefix_in("merge-", &self.private).map_err(fail)?;
         repository::init_git_dir(folder.path(), &self.repository).map_err(fail)?;
@@ -64,13 +65,16 @@ impl Snapshots {
         match output.code {
             Some(0) => match parse_merge(&output.stdout) {
                 Some(MergeOutput { tree, .. }) => {
-                    Ok(Merged::Clean(self.write_fitting(tree, extras())?))
+                    let tree = self.write_fitting(tree, extras())?;
+                    self.keep_derived(ours, &tree)?;
+                    Ok(Merged::Clean(tree))
                 }
                 None => Err(GitError::unexpected(OPERATION, &output.stdout).into()),
             },
             Some(1) => match parse_merge(&output.stdout) {
                 Some(MergeOutput { tree, paths, messages }) if !paths.is_empty() => {
                     let tree_with_markers = self.write_fitting(tree, extras())?;
+                    self.keep_derived(ours, &tree_with_markers)?;
                     Ok(Merged::Conflict { tree_with_markers, paths, messages })
                 }
                 Some(_) | None => Err(GitError::unexpected(OPERATION, &output.stdout).into()),

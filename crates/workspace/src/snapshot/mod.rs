@@ -3,8 +3,8 @@
 //! A snapshot is a git tree, or a tag of one that also has what trees do not hold,
 //! made by the user's own `git` command (2.36 or newer; merging needs 2.38)
 //! with a **private git directory** of ours, so that neither the user's index nor their settings are
-//! used. In a repository the objects are stored among the user's own, and refs under `refs/windlass/`
-//! keep them from being pruned; elsewhere both are in the private directory.
+//! used. Objects and refs are in the private directory. In a repository, objects that the current commit has are
+//! borrowed from it, and a ref below `refs/windlass/base/` in the user's repository keeps that commit.
 //!
 //! Snapshots are exact: no filter, line ending, encoding or keyword is converted in either direction.
 //! They contain files with their permissions, symbolic links and empty folders. They do not contain ignored files,
@@ -14,6 +14,7 @@
 //! driver, file-system monitor. That is why `git add` is not used: it runs `git status` inside nested
 //! repositories, and that runs their filters.
 
+mod borrowed;
 mod capture;
 mod check;
 mod compare;
@@ -23,6 +24,7 @@ mod error;
 mod extras;
 mod ignored;
 mod index_state;
+mod ledger;
 mod leftovers;
 mod lock;
 mod merge;
@@ -35,6 +37,7 @@ mod repository;
 mod restore;
 mod restore_plan;
 mod rooted_dir;
+mod space;
 mod staging;
 mod user_index;
 mod with_files;
@@ -58,12 +61,12 @@ use object_reader::ObjectFormat;
 pub use object_stream::ObjectStreamError;
 pub use pack::{PackedObjects, unpack_files};
 pub use reference::SNAPSHOT_REFS;
-use repository::{Repository, UserSettings};
+use repository::Repository;
 pub use restore::{RestoreMode, Restored};
 use workspace::Workspace;
 
 use crate::TreeId;
-use crate::git::{Access, Invocation};
+use crate::git::{Access, Invocation, quoted};
 
 /// The snapshots of a project.
 #[derive(Debug)]
@@ -71,7 +74,8 @@ pub struct Snapshots {
     /// Our own git directory.
     private: PathBuf,
     repository: Repository,
-    user_settings: UserSettings,
+    /// The user's global list of ignored files.
+    global_excludes: Option<PathBuf>,
     /// The workspaces that were used, by their folder.
     workspaces: Mutex<BTreeMap<PathBuf, Arc<Workspace>>>,
     /// The snapshots that were written or read last.
@@ -84,7 +88,7 @@ impl Snapshots {
     /// Opens the snapshots of a project, which may be a git repository or any folder; the private git
     /// directory is created if missing.
     ///
-    /// A project that had snapshots before it became a repository keeps them in the private directory.
+    /// A project that had snapshots before it became a repository borrows nothing.
     ///
     /// # Errors
     /// [`SnapshotError`].
@@ -92,11 +96,11 @@ impl Snapshots {
         let (repository, workspace) = repository::locate(private, project)?;
         let private = repository::prepare(private, &repository)?;
         let known = BTreeMap::from([(workspace.folder.clone(), Arc::new(workspace))]);
-        let user_settings = repository::user_settings(project)?;
+        let global_excludes = repository::global_excludes(project)?;
         let workspaces = Mutex::new(known);
         let known = Mutex::new(VecDeque::new());
         let last_nested = Mutex::new(None);
-        Ok(Self { private, repository, user_settings, workspaces, known, last_nested })
+        Ok(Self { private, repository, global_excludes, workspaces, known, last_nested })
     }
 
     /// The hash function of object ids.
@@ -109,8 +113,15 @@ impl Snapshots {
         self.git(operation, access, &self.private, &self.private)
     }
 
+    /// A git invocation that sees only the objects in the private git directory, and none of the user's repository.
+    fn own_git(&self, operation: &'static str, access: Access) -> Invocation<'_> {
+        let git = Invocation::new(operation, &self.private, access).private();
+        git.env("GIT_DIR", &self.private)
+    }
+
     /// A git invocation with a private git directory, the snapshots' objects, and no settings of the user
-    /// or the system.
+    /// or the system. The user's repository is named by each invocation, so that nothing has to be put right when the
+    /// project was moved.
     fn git<'a>(
         &self,
         operation: &'static str,
@@ -119,9 +130,9 @@ impl Snapshots {
         cwd: &'a Path,
     ) -> Invocation<'a> {
         let git = Invocation::new(operation, cwd, access).private().env("GIT_DIR", directory);
-        let git = git.env("GIT_OBJECT_DIRECTORY", self.repository.objects(&self.private));
-        match &self.user_settings.shared {
-            Some(shared) => git.arg("-c").arg(format!("core.sharedRepository={shared}")),
+        let git = git.env("GIT_OBJECT_DIRECTORY", self.private.join("objects"));
+        match self.repository.borrowed() {
+            Some(objects) => git.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", quoted(&objects)),
             None => git,
         }
     }

@@ -109,7 +109,7 @@ impl ReadError {
 
 /// One `git cat-file --batch`, started when it is first needed and again when it died.
 pub(super) struct ObjectReader<'a> {
-    snapshots: &'a Snapshots,
+    pub snapshots: &'a Snapshots,
     process: Option<BatchProcess>,
 }
 

@@ -47,7 +47,7 @@ impl Snapshots {
         let mut packed = PackedObjects::default();
         for tree in trees {
             let contents = match self.contents(tree) {
-                Err(SnapshotError::Corrupt { .. }) => {
+                Err(SnapshotError::Corrupt { .. } | SnapshotError::BaseGone { .. }) => {
                     packed.missing.push(tree.clone());
                     continue;
                 }

@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
+use super::borrowed::BASES;
 use super::{SnapshotError, Snapshots};
 use crate::git::{Access, Invocation, split_once};
 use crate::{GitError, TreeId};
 
-/// The prefix of every reference's ref.
+/// The prefix of every reference's ref, in the private git directory, and of the few refs that the user's repository has.
 pub const SNAPSHOT_REFS: &str = "refs/windlass/";
+const LIST: &str = "list the snapshots";
 /// The limit of a name.
 const NAME_BYTES_MAX: usize = 200;
 
@@ -38,55 +40,72 @@ impl Snapshots {
     /// # Errors
     /// [`SnapshotError`], also when there is no such snapshot.
     pub fn set_reference(&self, tree: &TreeId, reference: &str) -> Result<(), SnapshotError> {
-        self.update_ref(&ref_name(reference)?, tree)
+        let name = ref_name(reference)?;
+        let lock = self.lock_objects()?;
+        self.update_ref(&name, tree)?;
+        drop(lock);
+        self.pack_if_many(reference);
+        Ok(())
     }
 
-    /// Deletes references. One that does not exist or cannot be read is left out: git cannot delete it. Git
-    /// frees the space of the snapshots at its next garbage collection.
+    /// Deletes references. One that does not exist or cannot be read is left out: git cannot delete it.
+    /// [`Snapshots::free_space`] frees the space of the snapshots.
     ///
     /// # Errors
-    /// [`SnapshotError`]; then none is deleted.
+    /// [`SnapshotError`]; what was deleted by then stays deleted.
     pub fn delete_references(&self, references: &[String]) -> Result<(), SnapshotError> {
-        let readable: BTreeSet<String> =
-            self.references()?.into_iter().map(|(name, _)| name).collect();
-        let mut input = String::new();
-        for reference in references.iter().filter(|reference| readable.contains(*reference)) {
-            input += "delete ";
-            input += &ref_name(reference)?;
-            input.push('\n');
+        let operation = "delete the references";
+        let own = self.own_references(SNAPSHOT_REFS)?;
+        let users = self.users_references()?;
+        let mut inputs = [String::new(), String::new()];
+        for (readable, input) in [&own, &users].into_iter().zip(&mut inputs) {
+            let readable: BTreeSet<&String> = readable.iter().map(|(name, _)| name).collect();
+            for reference in references.iter().filter(|reference| readable.contains(reference)) {
+                *input += &format!("delete {}\n", ref_name(reference)?);
+            }
         }
-        if input.is_empty() {
-            return Ok(());
+        let words = ["update-ref", "--no-deref", "--stdin"];
+        let [own, users] = inputs;
+        if !own.is_empty() {
+            self.refs_git(operation, Access::Write).args(words).stdin(own).output()?;
         }
-        let git = self.refs_git("delete the references", Access::Write);
-        git.args(["update-ref", "--no-deref", "--stdin"]).stdin(input).output()?;
+        if !users.is_empty() {
+            self.users_git(operation, Access::Write)?.args(words).stdin(users).output()?;
+        }
         self.sweep_extras()
     }
 
-    /// Lists the references with their snapshots, sorted by name. A reference that cannot be read is not
-    /// listed; [`Snapshots::check`] reports it.
+    /// Lists the references with their snapshots, sorted by name, and commits that are kept in the user's repository. A
+    /// reference that cannot be read is not listed; [`Snapshots::check`] reports it.
     ///
     /// # Errors
     /// [`SnapshotError`].
     pub fn references(&self) -> Result<Vec<(String, TreeId)>, SnapshotError> {
-        self.references_below(SNAPSHOT_REFS)
+        let mut all = self.own_references(SNAPSHOT_REFS)?;
+        all.extend(self.users_references()?);
+        // Ours come first.
+        all.sort_by(|(one, _), (other, _)| one.cmp(other));
+        all.dedup_by(|(one, _), (other, _)| one == other);
+        Ok(all)
     }
 
-    /// Lists the references whose refs begin with a folder.
-    fn references_below(&self, folder: &str) -> Result<Vec<(String, TreeId)>, SnapshotError> {
-        let operation = "list the snapshots";
-        let bytes = self
-            .refs_git(operation, Access::Read)
-            .args(["for-each-ref", "--format=%(refname) %(objectname)", folder])
-            .output()?;
-        let read = |line: &[u8]| {
-            let (name, id) = split_once(line, b' ')?;
-            let name = std::str::from_utf8(name).ok()?.strip_prefix(SNAPSHOT_REFS)?.to_owned();
-            Some((name, std::str::from_utf8(id).ok()?.parse().ok()?))
-        };
-        let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
-        let all: Option<Vec<_>> = lines.map(read).collect();
-        Ok(all.ok_or_else(|| GitError::unexpected(operation, &bytes))?)
+    /// Lists the references in the private git directory whose refs begin with a folder.
+    pub(super) fn own_references(
+        &self,
+        folder: &str,
+    ) -> Result<Vec<(String, TreeId)>, SnapshotError> {
+        list(self.refs_git(LIST, Access::Read), folder)
+    }
+
+    /// Lists the references in the user's repository: to commits that no branch has yet, and to snapshots of earlier
+    /// versions and other projects.
+    pub(super) fn users_references(&self) -> Result<Vec<(String, TreeId)>, SnapshotError> {
+        if self.repository.common_dir.is_none() {
+            return Ok(Vec::new());
+        }
+        let mut found = list(self.users_git(LIST, Access::Read)?, SNAPSHOT_REFS)?;
+        found.retain(|(name, _)| !name.starts_with(BASES));
+        Ok(found)
     }
 
     /// Lists the names of all references, also of those that cannot be read.
@@ -98,37 +117,36 @@ impl Snapshots {
         Ok(readable.chain(self.reference_files()).collect())
     }
 
-    /// Lists the names of the references in a folder, also of those that cannot be read. Others are not looked at.
+    /// Lists the names of the references in a folder, also of those that cannot be read. Others are not looked at, nor are
+    /// those in the user's repository if there is one among the snapshots' own.
     ///
     /// # Errors
     /// [`SnapshotError`].
     pub fn reference_names_in(&self, folder: &str) -> Result<BTreeSet<String>, SnapshotError> {
-        let refs = format!("{}/", ref_name(folder)?);
-        let readable = self.references_below(&refs)?.into_iter().map(|(name, _)| name);
-        Ok(readable.chain(self.reference_files_below(&format!("{folder}/"))).collect())
+        let (refs, below) = (format!("{}/", ref_name(folder)?), format!("{folder}/"));
+        let mut found = self.own_references(&refs)?;
+        let mut names: BTreeSet<String> =
+            reference_files(&self.private, &below).into_iter().collect();
+        if found.is_empty()
+            && names.is_empty()
+            && let Some(common) = &self.repository.common_dir
+        {
+            found = list(self.users_git(LIST, Access::Read)?, &refs)?;
+            names.extend(reference_files(common, &below));
+        }
+        names.extend(found.into_iter().map(|(name, _)| name));
+        Ok(names)
     }
 
     /// The names of all ref files, readable or not.
     pub(super) fn reference_files(&self) -> Vec<String> {
-        self.reference_files_below("")
-    }
-
-    /// The names of the ref files in a folder, which ends with a slash unless it is the one of all.
-    fn reference_files_below(&self, below: &str) -> Vec<String> {
-        fn walk(folder: &Path, name: &str, found: &mut Vec<String>) {
-            for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-                let inner = format!("{name}{}", entry.file_name().to_string_lossy());
-                if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                    walk(&entry.path(), &format!("{inner}/"), found);
-                } else if !inner.ends_with(".lock") {
-                    found.push(inner);
-                }
-            }
+        let mut found = reference_files(&self.private, "");
+        if let Some(common) = &self.repository.common_dir {
+            let users = reference_files(common, "");
+            found.extend(users.into_iter().filter(|name| !name.starts_with(BASES)));
         }
-        let mut found = Vec::new();
-        let refs = self.repository.refs(&self.private).join(SNAPSHOT_REFS);
-        walk(&refs.join(below), below, &mut found);
         found.sort();
+        found.dedup();
         found
     }
 
@@ -139,24 +157,41 @@ impl Snapshots {
         Ok(())
     }
 
-    /// Deletes a ref, also one to an object that does not exist.
-    pub(super) fn delete_ref(&self, ref_name: &str) -> Result<(), SnapshotError> {
-        let git = self.refs_git("delete the reference", Access::Write);
-        git.args(["update-ref", "--no-deref", "-d", ref_name]).output()?;
-        Ok(())
+    /// A git invocation on the refs in the private git directory. What is set is on the disk, and the objects with it.
+    pub(super) fn refs_git(&self, operation: &'static str, access: Access) -> Invocation<'_> {
+        self.objects_git(operation, access).args(["-c", "core.fsyncMethod=fsync"])
     }
+}
 
-    /// A git invocation on the repository that has the refs. Its settings apply: they say how refs are
-    /// stored.
-    fn refs_git(&self, operation: &'static str, access: Access) -> Invocation<'_> {
-        let directory = self.repository.refs(&self.private);
-        Invocation::new(operation, directory, access).env("GIT_DIR", directory).args([
-            "-c",
-            "core.logAllRefUpdates=false",
-            "-c",
-            "core.fsync=objects,reference",
-        ])
+/// Lists refs that begin with a folder.
+fn list(git: Invocation<'_>, folder: &str) -> Result<Vec<(String, TreeId)>, SnapshotError> {
+    let git = git.args(["for-each-ref", "--format=%(refname) %(objectname)", folder]);
+    let bytes = git.output()?;
+    let read = |line: &[u8]| {
+        let (name, id) = split_once(line, b' ')?;
+        let name = std::str::from_utf8(name).ok()?.strip_prefix(SNAPSHOT_REFS)?.to_owned();
+        Some((name, std::str::from_utf8(id).ok()?.parse().ok()?))
+    };
+    let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let all: Option<Vec<_>> = lines.map(read).collect();
+    Ok(all.ok_or_else(|| GitError::unexpected(LIST, &bytes))?)
+}
+
+/// The names of the ref files of a git directory in a folder, which ends with a slash unless it is the one of all.
+fn reference_files(git_dir: &Path, below: &str) -> Vec<String> {
+    fn walk(folder: &Path, name: &str, found: &mut Vec<String>) {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let inner = format!("{name}{}", entry.file_name().to_string_lossy());
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                walk(&entry.path(), &format!("{inner}/"), found);
+            } else if !inner.ends_with(".lock") {
+                found.push(inner);
+            }
+        }
     }
+    let mut found = Vec::new();
+    walk(&git_dir.join(SNAPSHOT_REFS).join(below), below, &mut found);
+    found
 }
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The repository of the snapshots: the private git directory, and the user's repository if there is
-//! one.
+//! The repository of the snapshots: the private git directory, and the user's repository that it borrows objects from,
+//! if there is one.
 
 use std::fs;
 use std::io;
@@ -9,7 +9,7 @@ use super::SnapshotError;
 use super::capture::records;
 use super::object_reader::ObjectFormat;
 use super::workspace::{self, Workspace};
-use crate::git::{Access, GitCause, Invocation, path_of, split_once};
+use crate::git::{Access, GitCause, Invocation, path_of};
 
 /// Attributes that disable every conversion and every driver for diffs and merges. An attribute that
 /// cannot be unset is made unspecified.
@@ -54,37 +54,39 @@ const SETTINGS: &str = "\
 [windlass]
 ";
 
-/// The repository that has the objects and refs of the snapshots.
+/// The lines that say where the objects are: in the private git directory alone; or there and in the user's repository;
+/// or, by an earlier version, all in the user's repository.
+const OWN: &str = "\tobjects = own";
+const BORROWED: &str = "\tobjects = borrowed";
+const EARLIER: &str = "\tobjects = repository";
+/// The settings of object ids by SHA-256.
+const SHA256_EXTENSION: &str = "[extensions]\n\tobjectFormat = sha256\n";
+
+/// Where the snapshots get objects from that they do not store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Repository {
     /// The hash function of object ids.
     pub format: ObjectFormat,
-    /// The common directory of the user's repository; `None` when the private directory has the objects.
+    /// The common directory of the user's repository; `None` outside of one, and when it is gone.
     pub common_dir: Option<PathBuf>,
+    /// Whether all objects are in the private git directory.
+    pub is_own: bool,
 }
 
 impl Repository {
-    /// The directory of the objects.
-    pub fn objects(&self, private: &Path) -> PathBuf {
-        self.refs(private).join("objects")
-    }
-
-    /// The git directory that has the refs of the snapshots.
-    pub fn refs<'a>(&'a self, private: &'a Path) -> &'a Path {
-        self.common_dir.as_deref().unwrap_or(private)
+    /// The directory of the objects that are borrowed.
+    pub fn borrowed(&self) -> Option<PathBuf> {
+        self.common_dir.as_ref().map(|common| common.join("objects"))
     }
 
     /// The private git directory's settings.
     fn settings(&self) -> String {
         let (version, extensions) = match self.format {
             ObjectFormat::Sha1 => ("0", ""),
-            ObjectFormat::Sha256 => ("1", "[extensions]\n\tobjectFormat = sha256\n"),
+            ObjectFormat::Sha256 => ("1", SHA256_EXTENSION),
         };
-        let own = self.common_dir.is_none();
-        format!(
-            "[core]\n\trepositoryformatversion = {version}\n{extensions}{SETTINGS}\tobjects = {}\n",
-            if own { "own" } else { "repository" }
-        )
+        let objects = if self.is_own { OWN } else { BORROWED };
+        format!("[core]\n\trepositoryformatversion = {version}\n{extensions}{SETTINGS}{objects}\n")
     }
 }
 
@@ -93,17 +95,27 @@ pub(super) fn locate(
     private: &Path,
     project: &Path,
 ) -> Result<(Repository, Workspace), SnapshotError> {
-    let own = Repository { format: ObjectFormat::Sha1, common_dir: None };
-    let config = fs::read_to_string(private.join("config"));
-    if config.is_ok_and(|config| config == own.settings()) {
+    let config = fs::read_to_string(private.join("config")).unwrap_or_default();
+    let has = |line: &str| config.lines().any(|one| one == line);
+    let own = Repository { format: ObjectFormat::Sha1, common_dir: None, is_own: true };
+    if has(OWN) {
         return Ok((own, Workspace::outside_repository(project)?));
     }
+    let is_used = has(BORROWED) || has(EARLIER);
+    let is_sha256 = config.contains(SHA256_EXTENSION);
+    let known = if is_sha256 { ObjectFormat::Sha256 } else { ObjectFormat::Sha1 };
     match workspace::in_repository(project) {
+        Ok((_, _, format)) if is_used && format != known => {
+            let cause = "the snapshots are of a repository with object ids of another kind, in whose place is a new one";
+            Err(SnapshotError::file("use", private, &io::Error::other(cause)))
+        }
         Ok((workspace, common, format)) => {
-            Ok((Repository { format, common_dir: Some(common) }, workspace))
+            Ok((Repository { format, common_dir: Some(common), is_own: false }, workspace))
         }
         Err(SnapshotError::Git(error)) if matches!(error.cause, GitCause::NotARepository(_)) => {
-            Ok((own, Workspace::outside_repository(project)?))
+            let gone = Repository { format: known, common_dir: None, is_own: false };
+            let repository = if is_used { gone } else { own };
+            Ok((repository, Workspace::outside_repository(project)?))
         }
         Err(error) => Err(error),
     }
@@ -166,44 +178,25 @@ pub(super) fn write_atomically(path: &Path, bytes: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
-/// The user's settings that apply to snapshots too.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct UserSettings {
-    /// The user's global list of ignored files.
-    pub global_excludes: Option<PathBuf>,
-    /// The value of `core.sharedRepository`.
-    pub shared: Option<String>,
-}
-
-/// Reads the user's settings, as git would.
-pub(super) fn user_settings(project: &Path) -> Result<UserSettings, SnapshotError> {
+/// Reads the path of the user's global list of ignored files, as git would.
+pub(super) fn global_excludes(project: &Path) -> Result<Option<PathBuf>, SnapshotError> {
     let operation = "read the settings";
     let output = Invocation::new(operation, project, Access::Read)
-        .args(["config", "-z", "--type=path", "--get-regexp"])
-        .arg("^core\\.(excludesfile|sharedrepository)$")
+        .args(["config", "-z", "--type=path", "--get", "core.excludesFile"])
         .run()?;
     if !matches!(output.code, Some(0 | 1)) {
         return Err(output.failure(operation, project).into());
     }
-    let (mut listed, mut shared) = (None, None);
-    for record in records(&output.stdout) {
-        let (name, value) = split_once(record, b'\n').unwrap_or((record, b"true"));
-        // The last one has precedence.
-        if name == b"core.excludesfile" {
-            listed = Some(value.to_vec());
-        } else {
-            shared = Some(String::from_utf8_lossy(value).into_owned());
-        }
-    }
-    let global_excludes = match listed {
-        Some(path) => (!path.is_empty()).then(|| project.join(path_of(&path))),
+    Ok(match records(&output.stdout).next() {
+        Some(path) => Some(project.join(path_of(path))),
+        // It is set to nothing.
+        None if output.code == Some(0) => None,
         None => {
             let set = |name| std::env::var_os(name).filter(|value| !value.is_empty());
             let folder = set("XDG_CONFIG_HOME")
                 .map(PathBuf::from)
-                .or_else(|| set("HOME").map(|repository| Path::new(&repository).join(".config")));
+                .or_else(|| set("HOME").map(|home| Path::new(&home).join(".config")));
             folder.map(|folder| folder.join("git/ignore"))
         }
-    };
-    Ok(UserSettings { global_excludes, shared })
+    })
 }

@@ -71,18 +71,17 @@ impl StagingDir {
     ) -> Result<(), SnapshotError> {
         let path = self.path(number);
         let fail = |error: io::Error| SnapshotError::file(OPERATION, &path, &error);
-        let damaged =
-            || SnapshotError::Corrupt { tree: tree.clone(), object: entry.object.clone() };
         let failed = |error: ReadError| error.at(OPERATION, &path);
         if entry.mode == EntryMode::Symlink {
             let target = objects.bytes(&entry.object, LINK_BYTES_MAX).map_err(failed)?;
-            return symlink(os(&target.ok_or_else(damaged)?), &path).map_err(fail);
+            let target = target.ok_or_else(|| objects.snapshots.corrupt(tree, &entry.object))?;
+            return symlink(os(&target), &path).map_err(fail);
         }
         let file = File::options().write(true).create_new(true).mode(0o600).open(&path);
         let mut file = file.map_err(fail)?;
         let read = objects.copy(&entry.object, &mut |chunk| file.write_all(chunk));
         if read.map_err(failed)? == ObjectRead::Damaged {
-            return Err(damaged());
+            return Err(objects.snapshots.corrupt(tree, &entry.object));
         }
         file.set_permissions(self.permissions(entry, permissions)).map_err(fail)
     }

@@ -25,6 +25,7 @@ impl Snapshots {
         paths: &[PathBuf],
     ) -> Result<TreeId, SnapshotError> {
         let fail = |error: std::io::Error| SnapshotError::file(OPERATION, &self.private, &error);
+        let _objects = self.lock_objects()?;
         let folder = TempDir::with_prefix_in("with-files-", &self.private).map_err(fail)?;
         let index = folder.path().join("index");
         let git = |access| self.objects_git(OPERATION, access).env("GIT_INDEX_FILE", &index);
@@ -54,6 +55,8 @@ impl Snapshots {
         extras.modes.extend(modes.map(|(name, mode)| (name.clone(), *mode)));
         let folders = others.extras.folders.iter().filter(|name| is_added(name));
         extras.folders.extend(folders.cloned());
-        self.write_fitting(combined, extras)
+        let snapshot = self.write_fitting(combined, extras)?;
+        self.keep_derived(tree, &snapshot)?;
+        Ok(snapshot)
     }
 }

@@ -12,13 +12,9 @@ use crate::snapshot::world::{KINDS, Kind, World};
 type Way = fn(Vec<u8>) -> Option<Vec<u8>>;
 
 fn object(world: &World, id: &str) -> PathBuf {
-    let objects = match world.kind {
-        Kind::Folder => world.private().join("objects"),
-        Kind::Repository | Kind::Sha256 | Kind::Worktree | Kind::Inside => {
-            world.project().join(".git/objects")
-        }
-    };
-    objects.join(&id[..2]).join(&id[2..])
+    let place = |objects: PathBuf| objects.join(&id[..2]).join(&id[2..]);
+    let own = place(world.private().join("objects"));
+    if own.exists() { own } else { place(world.project().join(".git/objects")) }
 }
 
 fn spoil(path: &PathBuf, how: Way) {
@@ -113,13 +109,7 @@ fn a_broken_name_is_reported() {
         let snapshots = world.open();
         let one = world.capture("run/1");
         world.capture("run/2");
-        let folder = match kind {
-            Kind::Folder => world.private(),
-            Kind::Repository | Kind::Sha256 | Kind::Worktree | Kind::Inside => {
-                world.project().join(".git")
-            }
-        };
-        fs::write(folder.join("refs/windlass/run/2"), "garbage").unwrap();
+        fs::write(world.private().join("refs/windlass/run/2"), "garbage").unwrap();
         let fault = DamagedSnapshot { reference: "run/2".into(), damage: Damage::Reference };
         assert_eq!(snapshots.check().unwrap(), [fault]);
         assert_eq!(snapshots.references().unwrap(), [("run/1".to_owned(), one)]);

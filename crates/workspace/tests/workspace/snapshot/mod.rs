@@ -1,5 +1,6 @@
 //! Snapshots of workspaces, on real folders and repositories.
 
+mod borrowed;
 mod capture;
 mod check;
 mod compare;
@@ -11,5 +12,6 @@ mod pack;
 mod permissions;
 mod restore;
 mod roundtrip;
+mod space;
 mod user;
 mod world;

@@ -137,7 +137,7 @@ fn git_takes_such_a_snapshot_for_a_tree_and_keeps_it() {
         world.git(&["reflog", "expire", "--expire=now", "--all"]);
         world.git(&["gc", "-q", "--prune=now"]);
         world.git(&["fsck", "--strict", "--no-dangling"]);
-        assert_eq!(world.git(&["show", &format!("{tree}:a")]), "x");
+        assert_eq!(world.git_with_snapshots(&["show", &format!("{tree}:a")]), "x");
         // Nothing of it is among the user's commits.
         assert_eq!(world.git(&["log", "--all", "--format=%s"]).trim(), "x");
         assert_eq!(world.open().check().unwrap(), Vec::new());
@@ -154,7 +154,7 @@ fn a_snapshot_with_permissions_that_is_damaged_is_told() {
     world.mode("a", 0o600);
     let tree = world.capture("one");
     let id = tree.as_str();
-    let path = world.project().join(".git/objects").join(&id[..2]).join(&id[2..]);
+    let path = world.private().join("objects").join(&id[..2]).join(&id[2..]);
     fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
     fs::write(&path, "x").unwrap();
     let damaged = world.open().check().unwrap();

@@ -110,6 +110,29 @@ impl World {
         git_in(&self.project(), arguments)
     }
 
+    /// Git in the project, which also sees the objects of the snapshots, as the documents tell people to call it.
+    #[track_caller]
+    pub fn git_with_snapshots(&self, arguments: &[&str]) -> String {
+        let mut git = Command::new("git");
+        git.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", self.private().join("objects"));
+        let output = git.args(arguments).current_dir(self.project()).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
+    /// Runs a script in the workspace.
+    #[track_caller]
+    pub fn script(&self, script: &str) -> String {
+        let mut shell = Command::new("sh");
+        shell.args(["-euc", script]).current_dir(self.path());
+        for role in ["AUTHOR", "COMMITTER"] {
+            shell.env(format!("GIT_{role}_NAME"), "t").env(format!("GIT_{role}_EMAIL"), "t@t");
+        }
+        let output = shell.output().unwrap();
+        assert!(output.status.success(), "{script}: {output:?}");
+        String::from_utf8_lossy(&output.stdout).into_owned()
+    }
+
     /// All files and links of the workspace, without repositories and `.windlass`.
     pub fn things(&self) -> Things {
         Self::things_at(&self.path())
