@@ -432,7 +432,8 @@ impl RunSetup {
         let ports = state.parent().unwrap_or(&state).join(PORTS);
         let private = state.join("snapshots.git");
         windlass_workspace::keep_indexes_in(&private);
-        let snapshots = GitSnapshotStore::new(snapshot_root, private, state.join("blobs"));
+        let snapshots = GitSnapshotStore::new(snapshot_root, private, state.join("blobs"))
+            .moving_those_of(Runs::new(Arc::clone(&store)));
         let clock = Arc::new(SystemClock);
         let checkpointer = Checkpointer::new(Arc::new(snapshots), clock, checkpoint_root, state);
         engine = engine

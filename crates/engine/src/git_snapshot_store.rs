@@ -1,11 +1,12 @@
 //! Stores snapshots as git trees and files as blobs.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use windlass_journal::Runs;
 use windlass_kernel::Digest;
-use windlass_kernel::run::CheckpointArtifact;
+use windlass_kernel::run::{CheckpointArtifact, RunName};
 use windlass_workspace::{
     BlobStore, Damage, Merged, PackedObjects, PathChange, Rename, RestoreMode, SnapshotError,
     SnapshotLock, Snapshots, TextDiff, TreeId,
@@ -23,6 +24,8 @@ pub struct GitSnapshotStore {
     project: PathBuf,
     private: PathBuf,
     blobs: PathBuf,
+    /// The runs of the project, if they are known.
+    runs: Option<Runs>,
     opened: Mutex<Option<Arc<Opened>>>,
 }
 
@@ -35,7 +38,38 @@ impl GitSnapshotStore {
     /// Sets the project's folder, the private git directory and the folder of the blobs.
     #[must_use]
     pub const fn new(project: PathBuf, private: PathBuf, blobs: PathBuf) -> Self {
-        Self { project, private, blobs, opened: Mutex::new(None) }
+        Self { project, private, blobs, runs: None, opened: Mutex::new(None) }
+    }
+
+    /// Moves the snapshots of these runs that an earlier version left in the project's repository. Others there belong to
+    /// other projects in the same repository.
+    #[must_use]
+    pub fn moving_those_of(self, runs: Runs) -> Self {
+        Self { runs: Some(runs), ..self }
+    }
+
+    fn move_earlier(&self, snapshots: &Snapshots) -> Result<(), EngineError> {
+        let Some(runs) = &self.runs else { return Ok(()) };
+        let Some(names) = snapshots.earlier_references()? else { return Ok(()) };
+        let mut known: BTreeMap<String, bool> = BTreeMap::new();
+        let mut ours = BTreeSet::new();
+        for name in names {
+            let run = name.split('/').next().unwrap_or_default();
+            let is_ours = match known.get(run) {
+                Some(is_ours) => *is_ours,
+                None => {
+                    let named = run.parse::<RunName>().ok();
+                    let found = named.map(|named| runs.find_named(&named)).transpose()?.flatten();
+                    known.insert(run.to_owned(), found.is_some());
+                    found.is_some()
+                }
+            };
+            if is_ours {
+                ours.insert(name);
+            }
+        }
+        snapshots.move_earlier(&ours)?;
+        Ok(())
     }
 
     fn opened(&self) -> Result<Arc<Opened>, EngineError> {
@@ -44,6 +78,8 @@ impl GitSnapshotStore {
             return Ok(Arc::clone(opened));
         }
         let snapshots = Snapshots::open(&self.private, &self.project)?;
+        // Until then they are used where they are.
+        drop(self.move_earlier(&snapshots));
         let blobs = BlobStore::open(&self.blobs)?;
         Ok(Arc::clone(opened.insert(Arc::new(Opened { snapshots, blobs }))))
     }
@@ -143,6 +179,10 @@ impl SnapshotStore for GitSnapshotStore {
     ) -> Result<(), EngineError> {
         self.opened()?.snapshots.restore(workspace, from, to, mode)?;
         Ok(())
+    }
+
+    fn free_space(&self) -> Result<(), EngineError> {
+        Ok(self.opened()?.snapshots.free_space()?)
     }
 
     fn check_restorable(&self, from: &TreeId, to: &TreeId) -> Result<(), EngineError> {

@@ -255,6 +255,9 @@ impl Engine {
         purged.documents = self.packets.remove_checkpoints(&shown, retention.dry_run)?;
         if !retention.dry_run {
             // What is deleted is deleted all the same.
+            if let Err(error) = store.free_space() {
+                purged.left.push(("objects of deleted snapshots".to_owned(), error.to_string()));
+            }
             if let Err(error) = store.sweep_workspaces() {
                 purged.left.push(("removed work trees".to_owned(), error.to_string()));
             }

@@ -93,6 +93,9 @@ pub trait SnapshotStore: Send + Sync {
         mode: RestoreMode<'_>,
     ) -> Result<(), EngineError>;
 
+    /// Removes what belongs to no snapshot any more, after some time.
+    fn free_space(&self) -> Result<(), EngineError>;
+
     /// Reads every object that a restore from one snapshot to another would write.
     fn check_restorable(&self, from: &TreeId, to: &TreeId) -> Result<(), EngineError>;
 

@@ -80,6 +80,11 @@ pub fn keep_indexes_in(private: &Path) {
     drop(FOLDER.set(private.to_owned()));
 }
 
+/// The objects of the snapshots of this process, if it has any: trees that are compared may be among them alone.
+pub(super) fn objects() -> Option<PathBuf> {
+    FOLDER.get().map(|folder| folder.join("objects")).filter(|objects| objects.is_dir())
+}
+
 pub(super) fn take_index(top: &Path) -> Option<KnownIndex> {
     take(&INDEXES, top).or_else(|| load(&FOLDER.get()?.join(tree_index(top))))
 }

@@ -270,7 +270,11 @@ impl Git {
     /// The objects without the repository's settings and attributes.
     fn objects(&self, operation: &'static str, tree: &TreeId) -> Result<PrivateDir, GitError> {
         let objects = self.common_dir()?.join("objects");
-        PrivateDir::new(operation, objects, tree.as_str().len())
+        let folder = PrivateDir::new(operation, objects, tree.as_str().len())?;
+        Ok(match known::objects() {
+            Some(snapshots) => folder.with_alternates(snapshots),
+            None => folder,
+        })
     }
 
     /// Counts the changes of a tree against a base.

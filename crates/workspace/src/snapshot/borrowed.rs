@@ -1,6 +1,6 @@
 //! Objects that snapshots borrow from the user's repository, and the commits that keep them there.
 //!
-//! INVARIANT: every object of a snapshot is in the private git directory, or in the tree of the commit that the snapshot
+//! INVARIANT: every object of a snapshot is in the private git directory, or reachable from the commit that the snapshot
 //! borrows from, which a ref in the user's repository protects.
 
 use std::collections::BTreeSet;
@@ -130,7 +130,7 @@ impl Snapshots {
         at: u64,
     ) -> Result<(), SnapshotError> {
         let line = Line { snapshot: snapshot.clone(), base: base.cloned(), at };
-        ledger::append(&self.private, &line)
+        ledger::append(&self.private, &[line])
             .map_err(|error| SnapshotError::file("write", &self.private, &error))
     }
 
@@ -195,7 +195,7 @@ impl Snapshots {
     }
 
     /// Protects the current commit of a work tree; returns it, and what the workspace is in it.
-    fn protect_head(
+    pub(super) fn protect_head(
         &self,
         workspace: &Workspace,
     ) -> Result<(Option<CommitId>, String), SnapshotError> {

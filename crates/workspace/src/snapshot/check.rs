@@ -119,7 +119,7 @@ impl Snapshots {
 }
 
 /// Checks trees, and remembers the objects that were read.
-struct TreeChecker<'a> {
+pub(super) struct TreeChecker<'a> {
     format: ObjectFormat,
     objects: ObjectReader<'a>,
     /// Intact files, and trees with only intact objects below them.
@@ -129,13 +129,13 @@ struct TreeChecker<'a> {
 }
 
 impl<'a> TreeChecker<'a> {
-    fn new(snapshots: &'a Snapshots) -> Self {
+    pub fn new(snapshots: &'a Snapshots) -> Self {
         let (intact, damaged) = (BTreeSet::new(), BTreeMap::new());
         Self { format: snapshots.format(), objects: ObjectReader::new(snapshots), intact, damaged }
     }
 
     /// Returns the first damaged object: the tree itself or one below it.
-    fn first_damaged(&mut self, tree: &TreeId) -> Result<Option<String>, SnapshotError> {
+    pub fn first_damaged(&mut self, tree: &TreeId) -> Result<Option<String>, SnapshotError> {
         if self.intact.contains(tree.as_str()) {
             return Ok(None);
         }

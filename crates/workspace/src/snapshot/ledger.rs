@@ -82,8 +82,8 @@ pub(super) fn mark(private: &Path) -> io::Result<String> {
     Ok(String::from_utf8_lossy(line).into_owned())
 }
 
-/// Adds a line; [`mark`] has created the file.
-pub(super) fn append(private: &Path, line: &Line) -> io::Result<()> {
+/// Adds lines; [`mark`] has created the file.
+pub(super) fn append(private: &Path, lines: &[Line]) -> io::Result<()> {
     let mut file = File::options().read(true).append(true).open(path(private))?;
     let mut last = [b'\n'];
     if file.seek(SeekFrom::End(0))? > 0 {
@@ -92,7 +92,8 @@ pub(super) fn append(private: &Path, line: &Line) -> io::Result<()> {
     }
     // A process that was killed may have left a part of a line.
     let lead = if last == *b"\n" { "" } else { "\n" };
-    file.write_all(format!("{lead}{}", line.encode()).as_bytes())
+    let text: String = lines.iter().map(Line::encode).collect();
+    file.write_all(format!("{lead}{text}").as_bytes())
 }
 
 /// Reads all lines. What is none is left out.
@@ -136,10 +137,10 @@ mod tests {
         let first = mark(private).unwrap();
         assert_eq!(mark(private).unwrap(), first);
         let lines = [line("a", None), line("b", Some("c"))];
-        append(private, &lines[0]).unwrap();
+        append(private, &lines[..1]).unwrap();
         let mut torn = File::options().append(true).open(path(private)).unwrap();
         torn.write_all(b"dddd").unwrap();
-        append(private, &lines[1]).unwrap();
+        append(private, &lines[1..]).unwrap();
         assert_eq!(read(private).unwrap(), lines);
         assert_eq!(mark(private).unwrap(), first);
         rewrite(private, &lines[1..]).unwrap();

@@ -19,6 +19,7 @@ mod capture;
 mod check;
 mod compare;
 mod contents;
+mod earlier;
 mod entry;
 mod error;
 mod extras;
@@ -74,6 +75,7 @@ pub struct Snapshots {
     /// Our own git directory.
     private: PathBuf,
     repository: Repository,
+    project: Arc<Workspace>,
     /// The user's global list of ignored files.
     global_excludes: Option<PathBuf>,
     /// The workspaces that were used, by their folder.
@@ -95,12 +97,15 @@ impl Snapshots {
     pub fn open(private: &Path, project: &Path) -> Result<Self, SnapshotError> {
         let (repository, workspace) = repository::locate(private, project)?;
         let private = repository::prepare(private, &repository)?;
-        let known = BTreeMap::from([(workspace.folder.clone(), Arc::new(workspace))]);
+        let project_workspace = Arc::new(workspace);
+        let known =
+            BTreeMap::from([(project_workspace.folder.clone(), Arc::clone(&project_workspace))]);
         let global_excludes = repository::global_excludes(project)?;
         let workspaces = Mutex::new(known);
         let known = Mutex::new(VecDeque::new());
         let last_nested = Mutex::new(None);
-        Ok(Self { private, repository, global_excludes, workspaces, known, last_nested })
+        let project = project_workspace;
+        Ok(Self { private, repository, project, global_excludes, workspaces, known, last_nested })
     }
 
     /// The hash function of object ids.

@@ -127,11 +127,10 @@ impl Snapshots {
         let mut found = self.own_references(&refs)?;
         let mut names: BTreeSet<String> =
             reference_files(&self.private, &below).into_iter().collect();
-        if found.is_empty()
-            && names.is_empty()
+        if (self.has_earlier() || found.is_empty() && names.is_empty())
             && let Some(common) = &self.repository.common_dir
         {
-            found = list(self.users_git(LIST, Access::Read)?, &refs)?;
+            found.extend(list(self.users_git(LIST, Access::Read)?, &refs)?);
             names.extend(reference_files(common, &below));
         }
         names.extend(found.into_iter().map(|(name, _)| name));

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::SnapshotError;
 use super::capture::records;
+use super::earlier;
 use super::object_reader::ObjectFormat;
 use super::workspace::{self, Workspace};
 use crate::git::{Access, GitCause, Invocation, path_of};
@@ -127,6 +128,10 @@ pub(super) fn prepare(private: &Path, repository: &Repository) -> Result<PathBuf
     let fail =
         |error: io::Error| SnapshotError::file("create the private git directory", private, &error);
     fs::create_dir_all(private).map_err(fail)?;
+    let config = fs::read_to_string(private.join("config")).unwrap_or_default();
+    if config.lines().any(|line| line == EARLIER) {
+        earlier::note(private).map_err(fail)?;
+    }
     for (name, text) in
         [("config", repository.settings().as_str()), ("info/attributes", ATTRIBUTES)]
     {

@@ -255,6 +255,10 @@ impl SnapshotStore for MortalStore {
         self.around(|| self.inner.restore(workspace, from, to, mode))
     }
 
+    fn free_space(&self) -> Result<(), EngineError> {
+        self.inner.free_space()
+    }
+
     fn check_restorable(&self, from: &TreeId, to: &TreeId) -> Result<(), EngineError> {
         self.inner.check_restorable(from, to)
     }

@@ -4,6 +4,7 @@ mod borrowed;
 mod capture;
 mod check;
 mod compare;
+mod earlier;
 mod hostile;
 mod kill;
 mod leftovers;
