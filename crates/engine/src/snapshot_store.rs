@@ -29,7 +29,7 @@ pub trait SnapshotStore: Send + Sync {
     /// Sets a reference to a snapshot.
     fn set_reference(&self, tree: &TreeId, reference: &str) -> Result<(), EngineError>;
 
-    /// Deletes references, all or none.
+    /// Deletes references.
     fn delete_references(&self, references: &[String]) -> Result<(), EngineError>;
 
     /// Lists the references, also those that cannot be read.

@@ -32,7 +32,7 @@ pub fn while_objects_vanish<T, E>(
 /// Whether a message of git is about an object that does not exist, as after `git gc --prune=now` of somebody else.
 #[must_use]
 pub fn names_lost_object(message: &str) -> bool {
-    const WORDS: [&str; 13] = [
+    const WORDS: [&str; 15] = [
         "bad object",
         "bad tree object",
         "failed to unpack tree object",
@@ -45,6 +45,8 @@ pub fn names_lost_object(message: &str) -> bool {
         "not a valid object",
         "Not a valid object name",
         "Not a valid commit name",
+        "unable to get size of object",
+        "unable to get type of object",
         "unable to read",
     ];
     WORDS.iter().any(|word| message.contains(word))

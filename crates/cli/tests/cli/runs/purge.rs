@@ -27,7 +27,8 @@ fn purge(repo: &Repo, more: &[&str]) -> Value {
 }
 
 fn references(repo: &Repo) -> Vec<String> {
-    let all = repo.git(&["for-each-ref", "--format=%(refname)", "refs/windlass/"]);
+    let private = format!("--git-dir={}", repo.place.state().join("snapshots.git").display());
+    let all = repo.git(&[&private, "for-each-ref", "--format=%(refname)", "refs/windlass/"]);
     all.lines().map(str::to_owned).collect()
 }
 

@@ -122,7 +122,6 @@ fn a_move_that_was_killed_is_done_again() {
     // It was killed before it deleted the user's refs.
     for line in before.lines().filter(|line| line.contains("refs/windlass/")) {
         let words: Vec<&str> = line.split(' ').collect();
-        // Git has it from the private git directory no more, but the objects are still in the repository.
         world.git(&["update-ref", words[1], words[2]]);
     }
     mark_as_earlier(&world);
