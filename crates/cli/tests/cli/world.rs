@@ -96,9 +96,20 @@ impl Repo {
     /// Runs git; what it says must be text.
     #[track_caller]
     pub fn git(&self, args: &[&str]) -> String {
+        self.git_with(args, None)
+    }
+
+    /// Git in the repository, which also sees the objects of the snapshots, as the documents tell people to call it.
+    pub fn git_with_snapshots(&self, args: &[&str]) -> String {
+        let objects = self.place.state().join("snapshots.git/objects");
+        self.git_with(args, Some(("GIT_ALTERNATE_OBJECT_DIRECTORIES", objects)))
+    }
+
+    fn git_with(&self, args: &[&str], variable: Option<(&str, PathBuf)>) -> String {
         let mut command = Command::new("git");
         command.args(args);
         self.place.settle(&mut command);
+        command.envs(variable);
         // The same commits have the same names everywhere.
         for name in ["GIT_AUTHOR_DATE", "GIT_COMMITTER_DATE"] {
             command.env(name, "2026-01-01T00:00:00Z");
@@ -201,7 +212,9 @@ impl Repo {
         files.retain(|name, _| !name.starts_with(".git/objects"));
         for (name, bytes) in tree(&self.place.state()) {
             let is_left =
-                ["windlass.db", "locks", "kept-"].iter().any(|left| name.starts_with(left));
+                ["windlass.db", "locks", "kept-", "snapshots.git/objects", "snapshots.git/ledger"]
+                    .iter()
+                    .any(|left| name.starts_with(left));
             if !is_left {
                 files.insert(format!("state/{name}"), bytes);
             }

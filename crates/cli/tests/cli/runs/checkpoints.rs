@@ -78,7 +78,7 @@ fn changes_of_people_refuse_it_and_words_are_needed() {
     let newest = names(&repo, &id).pop().unwrap();
     let shown = repo.windlass(&["checkpoint", "show", &format!("{id}/{newest}"), "--json"]);
     let tree = text_of(&shown.exit(0).json()["metadata"], "snapshot");
-    assert_eq!(repo.git(&["show", &format!("{tree}:built.txt")]), "mine");
+    assert_eq!(repo.git_with_snapshots(&["show", &format!("{tree}:built.txt")]), "mine");
 }
 
 #[test]
@@ -110,9 +110,12 @@ fn damage_is_found_and_named_and_the_rest_works() {
     let (repo, id) = held();
     let built = repo.windlass(&["checkpoint", "show", &format!("{id}/POST_build"), "--json"]);
     let tree = text_of(&built.exit(0).json()["metadata"]["workspace"], "tree");
-    let blob = repo.git(&["rev-parse", &format!("{tree}:built.txt")]);
-    let object = repo.root().join(".git/objects").join(&blob[..2]).join(&blob[2..]);
-    std::fs::remove_file(&object).unwrap();
+    let blob = repo.git_with_snapshots(&["rev-parse", &format!("{tree}:built.txt")]);
+    // The run's look at the work tree has written it to the repository, too.
+    let own = repo.place.state().join("snapshots.git/objects");
+    for objects in [own, repo.root().join(".git/objects")] {
+        std::fs::remove_file(objects.join(&blob[..2]).join(&blob[2..])).unwrap();
+    }
     let faults = repo.windlass(&["checkpoint", "check", "--json"]);
     assert!(faults.text().contains(&blob), "{}", faults.text());
     assert!(faults.text().contains(&id));

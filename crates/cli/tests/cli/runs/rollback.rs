@@ -167,7 +167,7 @@ fn after_a_crash_in_a_phase_nothing_is_discarded_unless_forced() {
     for (path, text) in
         [("src/price.txt", "price = 2"), ("notes.txt", "mine"), ("hello.txt", "hello")]
     {
-        assert_eq!(repo.git(&["show", &format!("{tree}:{path}")]), text);
+        assert_eq!(repo.git_with_snapshots(&["show", &format!("{tree}:{path}")]), text);
     }
     repo.is_whole();
 }
@@ -214,7 +214,7 @@ fn a_file_of_a_person_in_the_way_refuses_a_rollback_and_is_kept_when_forced() {
         assert_eq!(repo.read(theirs), "one\n");
         let tree = forced.stderr.split("kept in the snapshot ").nth(1).unwrap();
         let tree = tree.split_whitespace().next().unwrap();
-        assert_eq!(repo.git(&["show", &format!("{tree}:{mine}")]), "mine");
+        assert_eq!(repo.git_with_snapshots(&["show", &format!("{tree}:{mine}")]), "mine");
         repo.is_whole();
     }
 }

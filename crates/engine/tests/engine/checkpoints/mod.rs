@@ -30,7 +30,11 @@ use crate::executors::write;
 use crate::world::World;
 
 pub fn git(root: &Path, arguments: &[&str]) -> String {
-    let output = Command::new("git").current_dir(root).args(arguments).output().unwrap();
+    // Git also sees the objects of the snapshots.
+    let snapshots = root.join(".windlass/snapshots.git/objects");
+    let mut git = Command::new("git");
+    git.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", snapshots);
+    let output = git.current_dir(root).args(arguments).output().unwrap();
     assert!(output.status.success(), "git {arguments:?}: {output:?}");
     String::from_utf8(output.stdout).unwrap().trim().to_owned()
 }

@@ -128,6 +128,10 @@ fn check(phases: &[Vec<Deed>], order: &[usize]) {
             let status = std::process::Command::new("git")
                 .current_dir(&place)
                 .env("GIT_DIR", root.join(".git"))
+                .env(
+                    "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+                    root.join(".windlass/snapshots.git/objects"),
+                )
                 .env("GIT_WORK_TREE", &place)
                 .env("GIT_INDEX_FILE", &index)
                 .args(&arguments)
