@@ -312,7 +312,9 @@ pub(crate) fn describe(trouble: ModelTrouble, message: &str, now: u64) -> String
         }
         ModelTrouble::NoCredit => "there is no credit left for the model".to_owned(),
         ModelTrouble::Authentication => {
-            "the model's service does not accept the credential; log in, or set the key".to_owned()
+            "the model's service does not accept the credential; log in, or set the key (one of the environment is sent to its own \
+             service alone: another address needs `credential` below [agents.NAME] in your settings)"
+                .to_owned()
         }
         ModelTrouble::ContextFull => "the model's context is full".to_owned(),
         ModelTrouble::Refusal => "the model refused".to_owned(),

@@ -1,5 +1,6 @@
 //! Who runs agents: the clients that are installed, models, programs and people, by the settings of the user and of the project.
 
+mod endpoint;
 mod kinds;
 mod logins;
 
@@ -11,9 +12,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 use serde_json::Value;
-use windlass_agents::{
-    Client, ClientRunner, ClientSettings, Endpoint, EndpointSource, Guard, PersonRunner,
-};
+use windlass_agents::{Client, ClientRunner, ClientSettings, EndpointSource, Guard, PersonRunner};
 use windlass_connect::Sandbox;
 use windlass_engine::executors::{DEFAULT_AGENT, Runner, RunnerChoice};
 use windlass_kernel::{Code, HostRule};
@@ -28,7 +27,8 @@ const CREDENTIAL_BYTES_MIN: usize = 12;
 /// How long nothing may happen before a client is stopped.
 const SILENCE_SECONDS: u64 = 900;
 
-pub use kinds::{Kind, model_endpoint, names};
+pub use endpoint::{Found, how_to_name, of_client, of_model};
+pub use kinds::{Kind, names};
 use logins::Login;
 
 /// The user's settings of one runner. Which of them it has depends on its kind.
@@ -192,7 +192,7 @@ fn client_runner(
     relay: &Path,
 ) -> Option<Arc<dyn Runner>> {
     let program = ClientProgram::find(Some(client.program()), &config).ok()?;
-    let (of_client, secrets) = (config.clone(), parts.secrets.clone());
+    let (settings, secrets) = (config.clone(), parts.secrets.clone());
     Some(Arc::new(ClientRunner::new(
         client,
         ClientSettings {
@@ -201,7 +201,7 @@ fn client_runner(
                 GuardName::Caged => Guard::Caged,
                 GuardName::Watched => Guard::Watched,
             },
-            endpoint: EndpointSource::new(move || endpoint(client, &of_client, &secrets).endpoint),
+            endpoint: EndpointSource::new(move || of_client(client, &settings, &secrets).endpoint),
             model: config.model,
             silence: Duration::from_secs(config.silence_seconds.unwrap_or(SILENCE_SECONDS)),
             visible: program.visible.into_iter().chain(config.visible).collect(),
@@ -303,45 +303,4 @@ pub fn credentials() -> Vec<(String, String)> {
 /// Whether people can log in with a client, and Windlass uses it.
 pub fn has_login(client: &dyn Client) -> bool {
     logins::has_login(client.name())
-}
-
-/// Where a client's model is, and the credential for it.
-pub struct Found {
-    /// The address and the credential.
-    pub endpoint: Endpoint,
-    /// Whether there is only a login that has expired.
-    pub is_expired: bool,
-}
-
-/// Where the client's model is, by the user's settings, the client's own variables and its login.
-pub fn endpoint(client: &dyn Client, config: &ClientConfig, secrets: &NamedSecrets) -> Found {
-    let api = client.api();
-    let url = config.endpoint.clone().or_else(|| variable(api.endpoint.0));
-    let found = |url: Option<String>, headers| Found {
-        endpoint: Endpoint { url: url.unwrap_or_else(|| api.endpoint.1.to_owned()), headers },
-        is_expired: false,
-    };
-    if let Some(name) = &config.credential {
-        // Without its value the service refuses; another credential is not sent in its place.
-        let value = secrets.available().find(|(known, _)| known == name);
-        let header = value.zip(api.credentials.first()).map(|((_, value), (_, header, before))| {
-            ((*header).to_owned(), format!("{before}{value}"))
-        });
-        return found(url, header.into_iter().collect());
-    }
-    let header = |(name, header, before): &(&str, &str, &str)| {
-        Some(((*header).to_owned(), format!("{before}{}", variable(name)?)))
-    };
-    if let Some(header) = api.credentials.iter().find_map(header) {
-        return found(url, vec![header]);
-    }
-    match (logins::login(client.name()), url) {
-        // A login is sent nowhere but to the service that it is good for.
-        (Login::Valid { service: Some(service), headers }, None) => {
-            found(Some(service.to_owned()), headers)
-        }
-        (Login::Valid { service: None, headers }, url) => found(url, headers),
-        (Login::Expired, url) => Found { is_expired: true, ..found(url, Vec::new()) },
-        (Login::None | Login::Valid { service: Some(_), .. }, url) => found(url, Vec::new()),
-    }
 }

@@ -151,6 +151,8 @@ pub struct Readiness {
     pub endpoint: String,
     /// Why it cannot be used.
     pub problem: Option<String>,
+    /// What is not sent to this address, and how to name it.
+    pub withheld: Option<String>,
 }
 
 /// The result of a check.
@@ -203,7 +205,8 @@ impl<'a> Clients<'a> {
                 Level::Failed(reason.clone())
             }
         };
-        let Found { endpoint, is_expired } = agents::endpoint(client, &config, self.secrets);
+        let Found { endpoint, is_expired, withheld } =
+            agents::of_client(client, &config, self.secrets);
         let (_, usual) = client.api().endpoint;
         let problem = match &program {
             Err(missing) => Some(missing.clone()),
@@ -222,7 +225,8 @@ impl<'a> Clients<'a> {
             )),
             Ok(_) => None,
         };
-        Readiness { program, version, level, endpoint: endpoint.url, problem }
+        let withheld = withheld.map(|variable| agents::how_to_name(name, variable, &endpoint.url));
+        Readiness { program, version, level, endpoint: endpoint.url, problem, withheld }
     }
 
     /// Checks a client and records the result.
@@ -301,7 +305,7 @@ impl<'a> Clients<'a> {
 
     /// Why a model cannot be asked.
     pub fn problem_of_model(&self, api: ModelApi, config: &ClientConfig) -> Option<String> {
-        let endpoint = agents::model_endpoint(api, config, self.secrets);
+        let endpoint = agents::of_model(api, config, self.secrets).endpoint;
         let (variable, _, _) = api.credential();
         let (_, usual) = api.endpoint();
         match (&config.credential, endpoint.headers.is_empty()) {
@@ -313,6 +317,17 @@ impl<'a> Clients<'a> {
         }
     }
 
+    /// What is not sent to a model's address, and how to name it.
+    pub fn withheld_of_model(
+        &self,
+        name: &str,
+        api: ModelApi,
+        config: &ClientConfig,
+    ) -> Option<String> {
+        let found = agents::of_model(api, config, self.secrets);
+        found.withheld.map(|variable| agents::how_to_name(name, variable, &found.endpoint.url))
+    }
+
     fn require_one(&mut self, name: &str, output: &Output) -> Result<(), Failure> {
         let unavailable =
             |why: &str| Failure::new(Code::AgentUnavailable, format!("{name}: {why}"));
@@ -320,6 +335,9 @@ impl<'a> Clients<'a> {
         let client = match Kind::of(name, &config) {
             Ok(Kind::Client(client)) => client,
             Ok(Kind::Model(api)) => {
+                if let Some(withheld) = self.withheld_of_model(name, api, &config) {
+                    output.note(&withheld);
+                }
                 let problem = self.problem_of_model(api, &config);
                 return problem.map_or(Ok(()), |problem| Err(unavailable(&problem)));
             }
@@ -333,6 +351,9 @@ impl<'a> Clients<'a> {
         let mut readiness = self.readiness(name, client);
         if let Some(problem) = &readiness.problem {
             return Err(unavailable(problem));
+        }
+        if let Some(withheld) = &readiness.withheld {
+            output.note(withheld);
         }
         if let Some(problem) = unreachable(&readiness.endpoint) {
             return Err(unavailable(&problem));

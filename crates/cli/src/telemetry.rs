@@ -39,16 +39,23 @@ impl Collector {
         if named("OTEL_SDK_DISABLED").is_some_and(|value| value.eq_ignore_ascii_case("true")) {
             return Ok(None);
         }
-        let base = || {
-            let base = named("OTEL_EXPORTER_OTLP_ENDPOINT");
-            let base = base.or_else(|| config.telemetry.endpoint.clone())?;
-            Some(format!("{}/v1/traces", base.trim().trim_end_matches('/')))
-        };
-        let whole = named("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT");
-        let Some(url) = whole.map(|url| url.trim().to_owned()).or_else(base) else {
-            return Ok(None);
-        };
+        let traces = |base: String| format!("{}/v1/traces", base.trim().trim_end_matches('/'));
+        let whole = named("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT").map(|url| url.trim().to_owned());
+        let of_environment = whole.or_else(|| named("OTEL_EXPORTER_OTLP_ENDPOINT").map(traces));
         let headers = named("OTEL_EXPORTER_OTLP_HEADERS").unwrap_or_default();
+        let url = match (of_environment, config.telemetry.endpoint.clone()) {
+            (Some(url), _) => url,
+            (None, None) => return Ok(None),
+            // They can hold a key, and the project's settings come with the repository.
+            (None, Some(_)) if !headers.is_empty() => return Err(Failure::new(
+                Code::ConfigInvalid,
+                "OTEL_EXPORTER_OTLP_HEADERS is not sent to the address of the project's settings",
+            )
+            .hint(
+                "set OTEL_EXPORTER_OTLP_ENDPOINT to the address that the headers are meant for",
+            )),
+            (None, Some(base)) => traces(base),
+        };
         let name = named("OTEL_SERVICE_NAME").unwrap_or_else(|| "windlass".to_owned());
         let service = Service { name, version: env!("CARGO_PKG_VERSION") };
         Ok(Some(Self { url, headers: read_headers(&headers)?, service }))

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use windlass_agents::{
-    Client, CommandRunner, CommandSettings, Endpoint, ModelApi, ModelRunner, ModelSettings, Prices,
+    Client, CommandRunner, CommandSettings, ModelApi, ModelRunner, ModelSettings, Prices,
 };
 use windlass_engine::executors::Runner;
 use windlass_runtime::NamedSecrets;
 
-use super::{ClientConfig, ClientProgram, Parts, SILENCE_SECONDS, variable};
+use super::{ClientConfig, ClientProgram, Parts, SILENCE_SECONDS, of_model};
 
 /// The size of a model's context, unless the user sets another.
 const CONTEXT_TOKENS: u64 = 200_000;
@@ -148,30 +148,12 @@ pub fn model(
         name: name.to_owned(),
         api,
         model: config.model.clone(),
-        endpoint: model_endpoint(api, config, secrets),
+        endpoint: of_model(api, config, secrets).endpoint,
         silence: Duration::from_secs(config.silence_seconds.unwrap_or(SILENCE_SECONDS)),
         context_tokens: config.context_tokens.unwrap_or(CONTEXT_TOKENS),
         output_tokens: config.output_tokens,
         prices: prices(config).unwrap_or_default(),
     }))
-}
-
-/// Where a model is, and the credential for it.
-pub fn model_endpoint(api: ModelApi, config: &ClientConfig, secrets: &NamedSecrets) -> Endpoint {
-    let (endpoint, address) = api.endpoint();
-    let url = config.endpoint.clone().or_else(|| variable(endpoint));
-    let (credential, header, before) = api.credential();
-    let value = match &config.credential {
-        // Without its value the service refuses; another credential is not sent in its place.
-        Some(named) => secrets
-            .available()
-            .find(|(known, _)| known == named)
-            .map(|(_, value)| value.to_string()),
-        None => variable(credential),
-    };
-    let header = value.map(|value| (header.to_owned(), format!("{before}{value}")));
-    let headers = header.into_iter().collect();
-    Endpoint { url: url.unwrap_or_else(|| address.to_owned()), headers }
 }
 
 /// The runner of a program; nothing if it is not there.

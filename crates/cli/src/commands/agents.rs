@@ -24,6 +24,7 @@ pub fn run(options: &Agents, output: &Output) -> CommandResult {
 fn list(clients: &Clients<'_>, user: &UserConfig, output: &Output) -> CommandResult {
     let mut rows = Vec::new();
     let mut values = Vec::new();
+    let mut withheld = Vec::new();
     for name in agents::names(&user.agents) {
         let config = user.agents.get(&name).cloned().unwrap_or_default();
         let listed = Listed::of(&name, &config, clients);
@@ -36,12 +37,15 @@ fn list(clients: &Clients<'_>, user: &UserConfig, output: &Output) -> CommandRes
             "model": config.model,
             "endpoint": listed.endpoint,
             "problem": listed.problem,
+            "withheld": listed.withheld,
         }));
+        withheld.extend(listed.withheld);
     }
     if output.json {
         output.value(&values)?;
     } else {
         output.table(&["RUNNER", "KIND", "VERSION", "CAGE", "STATE"], &rows);
+        withheld.iter().for_each(|note| output.note(&sanitize(note)));
     }
     Ok(0)
 }
@@ -54,6 +58,7 @@ struct Listed {
     level: Option<Level>,
     endpoint: Option<String>,
     problem: Option<String>,
+    withheld: Option<String>,
 }
 
 impl Listed {
@@ -67,11 +72,13 @@ impl Listed {
                     version: readiness.version,
                     level: readiness.program.is_ok().then_some(readiness.level),
                     endpoint: Some(readiness.endpoint),
+                    withheld: readiness.withheld,
                 }
             }
             Ok(Kind::Model(api)) => Self {
                 kind: "model",
                 problem: clients.problem_of_model(api, config),
+                withheld: clients.withheld_of_model(name, api, config),
                 ..Self::default()
             },
             Ok(Kind::Command) => Self {

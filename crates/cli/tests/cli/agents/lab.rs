@@ -124,7 +124,12 @@ impl Lab {
         let script = Script::from_json(&script.to_string()).expect("a script");
         let model = LoopbackModel::start(script).expect("a model");
         let repo = Repo::new();
-        repo.place.settings("[agents.opencode]\nmodel = \"a-model\"\n");
+        // A key of the environment would not be sent to this machine.
+        let model_name = if kind.name == "opencode" { "model = \"a-model\"\n" } else { "" };
+        repo.place.settings(&format!(
+            "[agents.{}]\ncredential = \"K\"\n{model_name}[secrets]\nK = {{ env = \"{}\" }}\n",
+            kind.name, kind.key
+        ));
         Some(Self { repo, model, kind, clients })
     }
 

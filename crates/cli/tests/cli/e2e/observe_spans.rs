@@ -267,6 +267,11 @@ fn a_project_can_name_its_collector() {
     );
     held(&place);
     assert_eq!(collector.next().1.len(), 11);
+    // The headers of the environment can hold a key.
+    place
+        .run_with("OTEL_EXPORTER_OTLP_HEADERS", "x-key=1", &["telemetry", "push"])
+        .fails_with(2, "CONFIG_INVALID")
+        .warns("set OTEL_EXPORTER_OTLP_ENDPOINT");
     place.run_with("OTEL_SDK_DISABLED", "true", &["telemetry", "push"]).exit(2);
     place.replace(".windlass/config.toml", "http://", "gopher://");
     place.run(&["status"]).fails_with(2, "CONFIG_INVALID").warns("telemetry.endpoint");

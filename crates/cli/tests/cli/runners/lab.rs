@@ -29,13 +29,19 @@ pub struct Lab {
 
 impl Lab {
     /// A laboratory whose model follows a script and is known as `m`, with more settings of it.
-    pub fn new((api, path, key): (&str, &str, &'static str), script: &Value, more: &str) -> Self {
+    pub fn new(api: Api, script: &Value, more: &str) -> Self {
+        Self::with_credential(api, script, &format!("credential = \"K\"\n{more}"))
+    }
+
+    /// The same without a credential in the settings, unless `more` names one: `K` has the variable's value.
+    pub fn with_credential((api, path, key): Api, script: &Value, more: &str) -> Self {
         let script = Script::from_json(&script.to_string()).expect("a script");
         let model = LoopbackModel::start(script).expect("a model");
         let repo = Repo::new();
         repo.place.settings(&format!(
             "[agents.m]\nkind = \"model\"\napi = \"{api}\"\nmodel = \"a-model\"\n\
-             endpoint = \"http://{}{path}\"\n{more}\n",
+             endpoint = \"http://{}{path}\"\n{more}\n\
+             [secrets]\nK = {{ env = \"{key}\" }}\n",
             model.address()
         ));
         drop(repo.windlass(&["people", "add", "ada"]));

@@ -170,3 +170,17 @@ fn the_credential_of_the_model_is_taken_out_of_what_it_reads() {
     assert!(told.contains("the key is ") && !told.contains(KEY), "{told}");
     assert!(!lab.repo.place.stores(KEY), "the credential is stored");
 }
+
+#[test]
+fn a_key_of_the_environment_is_not_sent_to_another_address() {
+    for lab in with_each(|api| Lab::with_credential(api, &script(vec![shell("ls")]), "")) {
+        let outcome = lab.run().exit(0);
+        assert!(
+            outcome.stderr.contains("write `credential = \"KEY\"` below [agents.m]"),
+            "{outcome}"
+        );
+        let requests = lab.model.requests();
+        assert!(!requests.is_empty() && requests.iter().all(|request| !request.credentials));
+        lab.windlass(&["agents"]).exit(0).warns("_API_KEY is not sent to `http://127.0.0.1");
+    }
+}
