@@ -9,6 +9,44 @@ use crate::tools::{Form, MappedCall, Names};
 
 /// Shells whose lines are understood.
 const SHELLS: [&str; 3] = ["bash", "sh", "zsh"];
+/// Folders whose programs are the system's. A program elsewhere may be one that the agent has written, and it would run
+/// outside the cell.
+const SYSTEM_FOLDERS: [&str; 4] = ["/bin", "/usr/bin", "/usr/local/bin", "/opt/homebrew/bin"];
+
+/// The path of the system's shell that a client's word names; `None` for anything else.
+fn system_shell(word: &str) -> Option<String> {
+    let (folder, name) = word.rsplit_once('/').unwrap_or(("/bin", word));
+    let is_known = SHELLS.contains(&name) && SYSTEM_FOLDERS.contains(&folder);
+    is_known.then(|| format!("{folder}/{name}"))
+}
+
+/// Whether a word names a shell, of the system or not.
+fn names_shell(word: &str) -> bool {
+    word.rsplit('/').next().is_some_and(|name| SHELLS.contains(&name))
+}
+
+/// Refuses a shell that is not the system's.
+///
+/// # Errors
+/// Which one.
+pub(crate) fn check_program(form: &Form, input: &Value) -> Result<(), String> {
+    let Form::Command { line, shell, .. } = form else { return Ok(()) };
+    let input = Input(input);
+    if let Some(shell) = input.text(shell)?
+        && system_shell(shell).is_none()
+    {
+        return Err(format!("the shell `{shell}` is not one of the system that is understood"));
+    }
+    if let Some((_, Value::Array(words))) = input.field(line)?
+        && let [program, option, _] = words.as_slice()
+        && let (Some(program), Some("-c" | "-lc")) = (program.as_str(), option.as_str())
+        && names_shell(program)
+        && system_shell(program).is_none()
+    {
+        return Err(format!("the shell `{program}` is not one of the system"));
+    }
+    Ok(())
+}
 
 /// The input of a tool.
 struct Input<'a>(&'a Value);
@@ -65,7 +103,10 @@ pub(crate) fn calls(
     let path = |names| folders.path(input.needed(names)?);
     let folder = |names| input.text(names)?.map_or_else(|| folders.cwd(), |at| folders.path(at));
     let call = match form {
-        Form::Command { line, folder, shell } => command(&input, (line, folder, shell), folders)?,
+        Form::Command { line, folder, .. } => {
+            check_program(form, whole)?;
+            command(&input, (line, folder), folders)?
+        }
         Form::Read { path: names, counts } => {
             let mut args = Map::from_iter([("path".to_owned(), json!(path(names)?))]);
             for (ours, theirs) in counts {
@@ -84,7 +125,7 @@ pub(crate) fn calls(
             let within = if below.starts_with('/') { folders.path(below)? } else { within };
             file("search", json!({ "glob": glob, "path": within }))
         }
-        Form::Search { pattern, path, glob, ignore_case } => {
+        Form::Search { pattern, path, glob, ignore_case, ignored } => {
             let mut args = json!({ "path": folder(path)?, "pattern": input.needed(pattern)? });
             if let Some(names) = input.text(glob)? {
                 glob::check(names)?;
@@ -92,6 +133,9 @@ pub(crate) fn calls(
             }
             if input.flag(ignore_case)? {
                 insert(&mut args, "ignore_case", json!(true));
+            }
+            if input.flag(ignored)? {
+                insert(&mut args, "include_ignored", json!(true));
             }
             file("search", args)
         }
@@ -118,19 +162,23 @@ pub(crate) fn calls(
 
 /// Returns the input with another command.
 pub(crate) fn with_command(form: &Form, input: &Value, line: &str) -> Option<Value> {
-    let Form::Command { line: names, .. } = form else { return None };
+    let Form::Command { line: names, shell: shells, .. } = form else { return None };
+    check_program(form, input).ok()?;
     let (name, old) = Input(input).field(names).ok()??;
     let new = match old {
         Value::String(_) => json!(line),
         Value::Array(words) => match script(words) {
             Some((program, option, _)) => json!([program, option, line]),
-            None => json!(["bash", "-c", line]),
+            None => json!(["/bin/bash", "-c", line]),
         },
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::Object(_) => return None,
     };
-    let mut input = input.clone();
-    insert(&mut input, name, new);
-    Some(input)
+    let mut changed = input.clone();
+    insert(&mut changed, name, new);
+    if let Some((name, Value::String(shell))) = Input(input).field(shells).ok()? {
+        insert(&mut changed, name, json!(system_shell(shell)?));
+    }
+    Some(changed)
 }
 
 fn insert(object: &mut Value, key: &str, value: Value) {
@@ -145,18 +193,13 @@ fn file(tool: &str, args: Value) -> MappedCall {
 
 fn command(
     input: &Input<'_>,
-    (line, folder, shell): (&Names, &Names, &Names),
+    (line, folder): (&Names, &Names),
     folders: Folders<'_>,
 ) -> Result<MappedCall, String> {
     let input = Input(input.0);
     let text = line_of(&input, line)?;
     if text.trim().is_empty() || text.contains('\0') {
         return Err("its command is empty or has a null character".to_owned());
-    }
-    if let Some(shell) = input.text(shell)?
-        && !SHELLS.contains(&shell.rsplit('/').next().unwrap_or_default())
-    {
-        return Err(format!("lines of the shell `{shell}` are not understood"));
     }
     let folder = input.text(folder)?.map_or_else(|| folders.cwd(), |at| folders.path(at))?;
     let line = match folder.as_str() {
@@ -192,12 +235,11 @@ pub(crate) fn command_of(form: &Form, input: &Value) -> Option<String> {
     line_of(&Input(input), line).ok()
 }
 
-/// A shell, its option and its line, if the words are those.
-fn script(words: &[Value]) -> Option<(&str, &str, &str)> {
+/// A shell of the system, its option and its line, if the words are those.
+fn script(words: &[Value]) -> Option<(String, &str, &str)> {
     let [program, option, line] = words else { return None };
-    let (program, option) = (program.as_str()?, option.as_str()?);
-    let is_shell = SHELLS.contains(&program.rsplit('/').next()?);
-    (is_shell && matches!(option, "-c" | "-lc")).then_some((program, option, line.as_str()?))
+    let (program, option) = (system_shell(program.as_str()?)?, option.as_str()?);
+    matches!(option, "-c" | "-lc").then_some((program, option, line.as_str()?))
 }
 
 fn words_as_line(words: &[Value]) -> Option<String> {

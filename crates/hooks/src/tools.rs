@@ -59,8 +59,26 @@ pub struct ToolTable(Vec<Entry>);
 struct Entry {
     client: Client,
     tools: Vec<String>,
+    /// Fields that it may have besides those of the form: they change neither what is done nor which files are used.
+    #[serde(default)]
+    also: Names,
     #[serde(rename = "as")]
     form: Form,
+}
+
+impl Entry {
+    /// Refuses a field that is not known: it may choose the program, its variables or its files.
+    fn check_fields(&self, input: &Value) -> Result<(), String> {
+        let Some(known) = self.form.fields() else { return Ok(()) };
+        let given = input.as_object().into_iter().flatten().filter(|(_, value)| !value.is_null());
+        let mut unknown = given
+            .map(|(name, _)| name)
+            .filter(|name| !known.contains(&name.as_str()) && !self.also.contains(name));
+        match unknown.next() {
+            Some(name) => Err(format!("the field `{name}` is not known")),
+            None => Ok(()),
+        }
+    }
 }
 
 /// The names that a field may have; at most one of them may be given.
@@ -100,6 +118,9 @@ pub(crate) enum Form {
         glob: Names,
         #[serde(default)]
         ignore_case: Names,
+        /// Whether ignored files are searched, too.
+        #[serde(default)]
+        ignored: Names,
     },
     /// Writes a file.
     Write { path: Names, content: Names },
@@ -122,6 +143,36 @@ pub(crate) enum Form {
     Own { tool: String },
     /// Nothing outside the client.
     Internal,
+}
+
+impl Form {
+    /// The fields that it understands; `None` if its whole input is judged or nothing is done outside the client.
+    fn fields(&self) -> Option<Vec<&str>> {
+        let mut all: Vec<&Names> = Vec::new();
+        let mut names: Vec<&str> = Vec::new();
+        match self {
+            Self::Command { line, folder, shell } => all.extend([line, folder, shell]),
+            Self::Read { path, counts } => {
+                all.push(path);
+                names.extend(counts.values().map(String::as_str));
+            }
+            Self::List { path } => all.push(path),
+            Self::Find { pattern, path } => all.extend([pattern, path]),
+            Self::Search { pattern, path, glob, ignore_case, ignored } => {
+                all.extend([pattern, path, glob, ignore_case, ignored]);
+            }
+            Self::Write { path, content } => all.extend([path, content]),
+            Self::Edit { path, list, old, new, all: every } if list.is_empty() => {
+                all.extend([path, old, new, every]);
+            }
+            Self::Edit { path, list, .. } => all.extend([path, list]),
+            Self::Notebook { path, source } => all.extend([path, source]),
+            Self::Patch { text } => all.push(text),
+            Self::Own { .. } | Self::Internal => return None,
+        }
+        names.extend(all.into_iter().flatten().map(String::as_str));
+        Some(names)
+    }
 }
 
 static SHIPPED: LazyLock<ToolTable> = LazyLock::new(|| {
@@ -159,9 +210,13 @@ impl ToolTable {
             }
             Ok(None) => {}
         }
-        let Some(form) = self.form(client, tool_use) else { return Mapping::Unknown };
+        let Some(entry) = self.entry(client, tool_use) else { return Mapping::Unknown };
+        let form = &entry.form;
         if matches!(form, Form::Internal) {
             return Mapping::Internal;
+        }
+        if let Err(reason) = entry.check_fields(&tool_use.input) {
+            return Mapping::Invalid { reason: format!("`{}`: {reason}", tool_use.name) };
         }
         match arguments::calls(form, &tool_use.input, Folders::new(root, cwd)) {
             Ok(calls) if !calls.is_empty() => Mapping::Calls(calls),
@@ -192,9 +247,29 @@ impl ToolTable {
         }
     }
 
-    fn form(&self, client: Client, tool_use: &ToolUse) -> Option<&Form> {
+    /// Returns why the program that runs a line of shell, or its variables, are not those that a line is judged for.
+    ///
+    /// A hook event may not show what chooses them, so a client's own record is asked, too.
+    #[must_use]
+    pub fn foreign_program(&self, client: Client, tool_use: &ToolUse) -> Option<String> {
+        if !matches!(mcp::tool(client, tool_use), Ok(None)) {
+            return None;
+        }
+        let entry = self.entry(client, tool_use)?;
+        if !matches!(entry.form, Form::Command { .. }) {
+            return None;
+        }
+        let fields = entry.check_fields(&tool_use.input);
+        fields.and_then(|()| arguments::check_program(&entry.form, &tool_use.input)).err()
+    }
+
+    fn entry(&self, client: Client, tool_use: &ToolUse) -> Option<&Entry> {
         let is_it = |entry: &&Entry| entry.client == client && entry.tools.contains(&tool_use.name);
-        self.0.iter().find(is_it).map(|entry| &entry.form)
+        self.0.iter().find(is_it)
+    }
+
+    fn form(&self, client: Client, tool_use: &ToolUse) -> Option<&Form> {
+        self.entry(client, tool_use).map(|entry| &entry.form)
     }
 }
 

@@ -50,7 +50,8 @@ impl Reconciler<'_> {
             let is_missing = match &one.id {
                 Some(id) => {
                     let parts = self.calls(one, cwd).map_or(0, |calls| calls.len());
-                    is_outside(self.client, one) && !is_permitted(history, id, parts)
+                    self.chose_its_program(one)
+                        || is_outside(self.client, one) && !is_permitted(history, id, parts)
                 }
                 None => match self.calls(one, cwd) {
                     Some(calls) => !take(&calls, history, &mut taken),
@@ -63,6 +64,13 @@ impl Reconciler<'_> {
             }
         }
         found
+    }
+
+    /// Whether a line of shell ran by a program or with variables that nobody was asked about: the event before it may
+    /// not show them, so that the line itself was permitted.
+    fn chose_its_program(&self, one: &TranscriptUse) -> bool {
+        one.outcome == UseOutcome::Ran
+            && ToolTable::shipped().foreign_program(self.client, &as_tool_use(one)).is_some()
     }
 
     /// The calls that a use stands for, as they are recorded; `None` if it does nothing outside the client.

@@ -8,6 +8,9 @@ use serde_json::{Value, json};
 
 use super::lines::Lines;
 use super::{Tokens, Transcript, TranscriptUse, UseOutcome, Uses, name, object, path, text};
+use crate::client::Client;
+use crate::event::ToolUse;
+use crate::tools::ToolTable;
 
 const WORDS: [&str; 4] = ["\"session_meta\"", "_call", "\"item_completed\"", "\"token_count\""];
 
@@ -79,9 +82,11 @@ impl Reader {
             (Some("response_item"), Some("function_call")) => self.function(payload),
             (Some("response_item"), Some("custom_tool_call")) => self.custom(payload),
             (Some("response_item"), Some("local_shell_call")) => {
-                let command = payload.pointer("/action/command").cloned().unwrap_or_default();
+                let action = object(payload.get("action"));
+                let command = action.get("command").cloned().unwrap_or_default();
                 let id = text(payload, "call_id").or_else(|| text(payload, "id"));
-                self.add(id, "Bash", json!({ "command": command }), UseOutcome::Unknown);
+                let input = shell_input(&command, &action, "command");
+                self.add(id, "Bash", input, UseOutcome::Unknown);
             }
             (Some("response_item"), Some("function_call_output" | "custom_tool_call_output")) => {
                 self.output(payload);
@@ -122,7 +127,10 @@ impl Reader {
             tool => {
                 let field = SHELLS.iter().find(|(shell, _)| *shell == tool).map(|(_, field)| field);
                 match field.and_then(|field| input.get(field)) {
-                    Some(command) => ("Bash".to_owned(), json!({ "command": command })),
+                    Some(command) => {
+                        let name = field.copied().unwrap_or_default();
+                        ("Bash".to_owned(), shell_input(command, &input, name))
+                    }
                     None => (tool, input),
                 }
             }
@@ -182,7 +190,7 @@ impl Reader {
                     Some("unified_exec_interaction") => "write_stdin",
                     Some(_) | None => "Bash",
                 };
-                (tool.to_owned(), json!({ "command": command_line(item) }), outcome)
+                (tool.to_owned(), command_line(item), outcome)
             }
             Some("FileChange") => {
                 // A person may be asked after the sandbox stopped a patch of which a part was applied.
@@ -245,13 +253,42 @@ fn is_stopped(said: &str) -> bool {
         || said.starts_with("exec_command failed")
 }
 
-/// The line that a shell ran, or the words of another command.
+/// The input as the event before the use has it, and with it what chooses another program or other variables, which the
+/// event does not show.
+fn shell_input(command: &Value, input: &Value, line: &str) -> Value {
+    let mut shown = json!({ "command": command });
+    let fields = input.as_object().into_iter().flatten();
+    let others = fields.filter(|(name, value)| {
+        name.as_str() != line && name.as_str() != "type" && !value.is_null()
+    });
+    for (name, value) in others {
+        let alone = json!({ "command": "true", name.as_str(): value });
+        if is_foreign(alone)
+            && let Some(shown) = shown.as_object_mut()
+        {
+            shown.insert(name.clone(), value.clone());
+        }
+    }
+    shown
+}
+
+fn is_foreign(input: Value) -> bool {
+    let tool_use = ToolUse { id: None, name: "Bash".to_owned(), input, mcp_server: None };
+    // What only the newer tool has is the same here.
+    let also = ["tty", "yield_time_ms", "max_output_tokens"];
+    let is_known = also.iter().any(|name| tool_use.input.get(name).is_some());
+    !is_known && ToolTable::shipped().foreign_program(Client::Codex, &tool_use).is_some()
+}
+
+/// The line that a shell ran, or the words of another command; with the shell if it is not one of the system.
 fn command_line(item: &Value) -> Value {
     let command = item.get("command").cloned().unwrap_or_default();
-    let words = command.as_array().map(Vec::as_slice);
-    match words {
-        Some([_, option, line]) if option == "-lc" || option == "-c" => line.clone(),
-        Some(_) | None => command,
+    match command.as_array().map(Vec::as_slice) {
+        Some([program, option, line]) if option == "-lc" || option == "-c" => {
+            let with_shell = json!({ "command": line, "shell": program });
+            if is_foreign(with_shell.clone()) { with_shell } else { json!({ "command": line }) }
+        }
+        Some(_) | None => json!({ "command": command }),
     }
 }
 

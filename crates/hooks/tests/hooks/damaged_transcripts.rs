@@ -2,8 +2,8 @@
 
 use proptest::prelude::*;
 use proptest::sample::Index;
-use serde_json::json;
-use windlass_hooks::{Client, Transcript, read_transcript};
+use serde_json::{Value, json};
+use windlass_hooks::{Client, ToolTable, ToolUse, Transcript, read_transcript};
 
 use crate::transcripts::ALL;
 
@@ -110,5 +110,54 @@ proptest! {
                 prop_assert!(!tool_use.tool.is_empty() && tool_use.tool.len() <= 256);
             }
         }
+    }
+}
+
+#[test]
+fn a_program_that_codex_was_told_to_use_is_seen_in_its_record() {
+    let call = |name: &str, arguments: Value| {
+        let payload = json!({ "type": "function_call", "name": name, "arguments": arguments.to_string(), "call_id": "c" });
+        json!({ "type": "response_item", "payload": payload })
+    };
+    let item = |program: &str| {
+        let item = json!({ "type": "CommandExecution", "id": "c", "command": [program, "-lc", "ls"], "status": "completed" });
+        json!({ "type": "event_msg", "payload": { "type": "item_completed", "item": item } })
+    };
+    let local = |action: Value| {
+        let payload = json!({ "type": "local_shell_call", "call_id": "c", "action": action });
+        json!({ "type": "response_item", "payload": payload })
+    };
+    let foreign = |line: Value| {
+        let transcript = read_transcript(Client::Codex, line.to_string().as_bytes()).unwrap();
+        let [found] = transcript.uses.as_slice() else { unreachable!("{transcript:?}") };
+        let used = ToolUse {
+            id: None,
+            name: found.tool.clone(),
+            input: found.input.clone(),
+            mcp_server: None,
+        };
+        ToolTable::shipped().foreign_program(Client::Codex, &used)
+    };
+    let usual = json!({
+        "cmd": "ls", "shell": "/bin/bash", "login": true, "tty": true, "yield_time_ms": 5, "workdir": "/w",
+        "max_output_tokens": 9, "justification": "j", "sandbox_permissions": "require_escalated",
+    });
+    for usual in [
+        call("exec_command", usual),
+        call("shell", json!({ "command": ["bash", "-lc", "ls"], "timeout_ms": 4 })),
+        local(json!({ "type": "exec", "command": ["ls"], "env": null, "working_directory": "/w" })),
+        item("/usr/bin/zsh"),
+    ] {
+        assert_eq!(foreign(usual.clone()), None, "{usual}");
+    }
+    for other in [
+        call("exec_command", json!({ "cmd": "ls", "shell": "/w/x/bash" })),
+        call("shell", json!({ "command": ["./x/bash", "-lc", "ls"] })),
+        call("shell_command", json!({ "command": "ls", "env": { "PATH": "/w" } })),
+        local(json!({ "type": "exec", "command": ["ls"], "env": { "LD_PRELOAD": "x" } })),
+        local(json!({ "type": "exec", "command": ["ls"], "user": "other" })),
+        item("/w/x/bash"),
+    ] {
+        assert!(foreign(other.clone()).is_some(), "{other}");
     }
 }

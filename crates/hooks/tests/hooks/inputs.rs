@@ -90,3 +90,52 @@ fn lines_of_other_shells_are_refused() {
         reason(Client::Codex, "exec_command", json!({ "cmd": "ls", "shell": shell }));
     }
 }
+
+#[test]
+fn a_shell_that_is_not_the_systems_is_refused() {
+    for shell in [
+        "/w/x/bash",
+        "./bash",
+        "x/sh",
+        "/home/me/bin/zsh",
+        "/tmp/bash",
+        "//bin/bash",
+        "/bin/../w/bash",
+    ] {
+        let expected = format!("the shell `{shell}` is not one of the system");
+        let input = json!({ "cmd": "ls", "shell": shell });
+        let found = reason(Client::Codex, "exec_command", input);
+        assert_eq!(found, format!("`exec_command`: {expected} that is understood"));
+        for option in ["-c", "-lc"] {
+            let input = json!({ "command": [shell, option, "ls"] });
+            assert_eq!(reason(Client::Codex, "shell", input), format!("`shell`: {expected}"));
+        }
+    }
+}
+
+#[test]
+fn a_field_that_is_not_known_is_refused_and_named() {
+    for (client, name, input, field) in [
+        (Client::Codex, "shell", json!({ "command": "ls", "env": { "PATH": "/w/x" } }), "env"),
+        (Client::Codex, "local_shell", json!({ "command": "ls", "user": "root" }), "user"),
+        (
+            Client::Codex,
+            "exec_command",
+            json!({ "cmd": "ls", "environment_id": "x" }),
+            "environment_id",
+        ),
+        (
+            Client::Claude,
+            "Bash",
+            json!({ "command": "ls", "_simulatedSedEdit": {} }),
+            "_simulatedSedEdit",
+        ),
+        (Client::Claude, "Grep", json!({ "pattern": "a", "paths": ["/etc"] }), "paths"),
+        (Client::Gemini, "run_shell_command", json!({ "command": "ls", "PATH": "/w" }), "PATH"),
+        (Client::OpenCode, "bash", json!({ "command": "ls", "shell": "/w/bash" }), "shell"),
+        (Client::OpenCode, "read", json!({ "filePath": "a", "files": ["b"] }), "files"),
+    ] {
+        let expected = format!("`{name}`: the field `{field}` is not known");
+        assert_eq!(reason(client, name, input), expected);
+    }
+}

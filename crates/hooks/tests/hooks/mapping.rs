@@ -29,9 +29,11 @@ fn commands_become_lines() {
     let line = |line: &str| ("shell/run".to_owned(), json!({ "line": line }));
     let input = json!({ "command": "ls -a", "description": "look", "timeout": 5 });
     assert_eq!(call(Client::Claude, "Bash", input.clone()), line("ls -a"));
-    assert_eq!(call(Client::Codex, "Bash", input.clone()), line("ls -a"));
-    assert_eq!(call(Client::Gemini, "run_shell_command", input.clone()), line("ls -a"));
     assert_eq!(call(Client::OpenCode, "bash", input), line("ls -a"));
+    let input = json!({ "command": "ls -a", "timeout": 5 });
+    assert_eq!(call(Client::Codex, "Bash", input), line("ls -a"));
+    let input = json!({ "command": "ls -a", "description": "look", "is_background": true });
+    assert_eq!(call(Client::Gemini, "run_shell_command", input), line("ls -a"));
     let shell = |words: Value| call(Client::Codex, "shell", json!({ "command": words }));
     assert_eq!(shell(json!(["bash", "-lc", "ls | wc"])), line("ls | wc"));
     assert_eq!(shell(json!(["/bin/sh", "-c", "ls"])), line("ls"));
@@ -219,15 +221,31 @@ fn a_command_is_replaced_where_it_stands() {
     );
     assert_eq!(
         rewritten(Client::Codex, "shell", json!({ "command": ["zsh", "-lc", "ls"] })),
-        Some(json!({ "command": ["zsh", "-lc", "L"] }))
+        Some(json!({ "command": ["/bin/zsh", "-lc", "L"] }))
     );
     assert_eq!(
         rewritten(Client::Codex, "shell", json!({ "command": ["ls", "-a"] })),
-        Some(json!({ "command": ["bash", "-c", "L"] }))
+        Some(json!({ "command": ["/bin/bash", "-c", "L"] }))
     );
     assert_eq!(
         rewritten(Client::Codex, "exec_command", json!({ "cmd": "ls" })),
         Some(json!({ "cmd": "L" }))
+    );
+    assert_eq!(
+        rewritten(
+            Client::Codex,
+            "exec_command",
+            json!({ "cmd": "ls", "shell": "bash", "login": true })
+        ),
+        Some(json!({ "cmd": "L", "shell": "/bin/bash", "login": true }))
+    );
+    assert_eq!(
+        rewritten(Client::Codex, "exec_command", json!({ "cmd": "ls", "shell": "/w/x/bash" })),
+        None
+    );
+    assert_eq!(
+        rewritten(Client::Codex, "shell", json!({ "command": ["./x/bash", "-lc", "ls"] })),
+        None
     );
     assert_eq!(
         rewritten(Client::Codex, "exec_command", json!({ "cmd": "a", "command": "b" })),

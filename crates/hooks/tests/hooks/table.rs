@@ -28,7 +28,7 @@ fn sample(form: &Value) -> Value {
             "line" => json!("ls"),
             "shell" => json!("/bin/bash"),
             "text" => json!(PATCH),
-            "all" | "ignore_case" => json!(true),
+            "all" | "ignore_case" | "ignored" => json!(true),
             "list" => json!([{
                 fields["old"][0].as_str().unwrap(): "a", fields["new"][0].as_str().unwrap(): "b",
             }]),
