@@ -1,22 +1,27 @@
 //! The file tools of Windlass itself, as a target of calls.
 
 use std::path::Path;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
 use windlass_files::{FileTool, Files, FilesError};
 use windlass_kernel::artifact::FileChange;
 
 use crate::call_failure::CallFailure;
-use crate::{Certainty, Job, Reply, Sandbox};
+use crate::{Certainty, FilesLeftOut, Job, Reply, Sandbox};
 
 /// One write at a time: no other one of this process falls between the check of a file and its change.
 static WRITING: Mutex<()> = Mutex::new(());
 
 /// Performs a call of a file tool. A change happens only as it was foreseen and recorded.
-pub(crate) fn perform(root: &Path, job: &Job<'_>, sandbox: Option<&Sandbox>) -> Reply {
+pub(crate) fn perform(
+    root: &Path,
+    left_out: &FilesLeftOut,
+    job: &Job<'_>,
+    sandbox: Option<&Sandbox>,
+) -> Reply {
     let (tool, files) = match open(root, job.tool, sandbox) {
-        Ok(opened) => opened,
+        Ok((tool, files)) => (tool, files.leaving_out(Arc::clone(&left_out.0))),
         Err(failure) => return failure.into_reply(None),
     };
     let _writing = tool.writes().then(|| WRITING.lock().unwrap_or_else(PoisonError::into_inner));

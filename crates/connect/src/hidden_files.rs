@@ -3,30 +3,20 @@
 use std::collections::BTreeSet;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
 use serde::{Deserialize, Serialize};
+use windlass_kernel::{SECRET_FILE_EXAMPLES, SECRET_FILES};
+use windlass_text::{Glob, GlobKind, GlobText};
 use windlass_workspace::{Git, GitCause, GitError, WalkError, walk_files};
 
-/// Endings of files that hold keys.
-const KEY_ENDINGS: [&str; 9] =
-    [".pem", ".key", ".p12", ".pfx", ".jks", ".keystore", ".kdbx", ".ppk", ".asc"];
-/// Names of files that hold keys or passwords.
-const SECRET_NAMES: [&str; 12] = [
-    "id_rsa",
-    "id_dsa",
-    "id_ecdsa",
-    "id_ed25519",
-    ".netrc",
-    ".npmrc",
-    ".pypirc",
-    ".pgpass",
-    ".htpasswd",
-    ".git-credentials",
-    "credentials.json",
-    "terraform.tfvars",
-];
-/// Endings of `.env` files that are examples.
-const EXAMPLES: [&str; 6] = [".example", ".sample", ".template", ".dist", ".defaults", ".schema"];
+/// Reads path globs of the kernel's list.
+fn globs(patterns: &[&str]) -> Vec<Glob> {
+    patterns.iter().filter_map(|pattern| Glob::new(pattern, GlobKind::Path).ok()).collect()
+}
+
+static SECRETS: LazyLock<Vec<Glob>> = LazyLock::new(|| globs(&SECRET_FILES));
+static EXAMPLES: LazyLock<Vec<Glob>> = LazyLock::new(|| globs(&SECRET_FILE_EXAMPLES));
 
 const UNSEARCHABLE: &str = "a hidden file was moved or removed, and folders whose names are not UTF-8 cannot be searched for it; rename them";
 
@@ -178,13 +168,11 @@ fn shown(
     Ok(shown)
 }
 
-/// Whether a file of this name usually holds a secret.
+/// Whether a file at this path usually holds a secret.
 fn is_secret(path: &str) -> bool {
-    let name = path.rsplit('/').next().unwrap_or(path).to_ascii_lowercase();
-    if name == ".env" || name == ".envrc" || name.starts_with(".env.") {
-        return !EXAMPLES.iter().any(|ending| name.ends_with(ending));
-    }
-    SECRET_NAMES.contains(&name.as_str()) || KEY_ENDINGS.iter().any(|ending| name.ends_with(ending))
+    let path = GlobText::new(&path.to_ascii_lowercase());
+    let is_any = |globs: &[Glob]| globs.iter().any(|glob| glob.matches(&path));
+    is_any(&SECRETS) && !is_any(&EXAMPLES)
 }
 
 #[cfg(test)]
@@ -302,11 +290,41 @@ mod tests {
 
     #[test]
     fn secrets_are_known_by_name() {
-        for name in [".env", "a/.env.local", ".ENV", "deploy/id_rsa", "tls/server.key", ".npmrc"] {
+        assert_eq!(
+            (SECRETS.len(), EXAMPLES.len()),
+            (SECRET_FILES.len(), SECRET_FILE_EXAMPLES.len())
+        );
+        for name in [
+            ".env",
+            "a/.env.local",
+            ".ENV",
+            "deploy/id_rsa",
+            "tls/server.key",
+            ".npmrc",
+            ".aws/credentials",
+            "x/.kube/config",
+            "credentials.toml",
+            ".docker/config.json",
+            "conf/secrets.json",
+            "infra/main.tfstate",
+            "terraform.tfstate.backup",
+            ".envrc",
+            "id_rsa.pub",
+        ] {
             assert!(is_secret(name), "{name}");
         }
-        for name in [".env.example", "env", "src/key.rs", "keyboard.txt", "a.pem.md", "id_rsa.pub"]
-        {
+        for name in [
+            ".env.example",
+            "env",
+            "src/key.rs",
+            "keyboard.txt",
+            "a.pem.md",
+            "config.json",
+            "docker/config.json",
+            "src/credentials/mod.rs",
+            "secrets.rs",
+            "main.tf",
+        ] {
             assert!(!is_secret(name), "{name}");
         }
     }

@@ -3,8 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
+use windlass_files::LeftOut;
 use windlass_kernel::artifact::FileChange;
 use windlass_kernel::{Code, RiskLevel, ToolCallId};
 
@@ -34,6 +36,32 @@ pub struct Job<'a> {
     /// What it will make of a file, as it was foreseen; the file tools do nothing else.
     pub foreseen: Option<&'a FileChange>,
 }
+
+/// The files whose content searches do not show. Two are equal if they are the same function.
+#[derive(Clone)]
+pub struct FilesLeftOut(pub(crate) LeftOut);
+
+impl FilesLeftOut {
+    /// Leaves out the files for whose paths the function says so.
+    #[must_use]
+    pub fn new(left_out: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        Self(Arc::new(left_out))
+    }
+
+    /// Leaves nothing out.
+    #[must_use]
+    pub fn nothing() -> Self {
+        Self::new(|_| false)
+    }
+}
+
+impl PartialEq for FilesLeftOut {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for FilesLeftOut {}
 
 /// Where a job is performed. `Debug` shows neither values of the environment nor the bearer.
 #[derive(Clone, PartialEq, Eq)]
@@ -76,6 +104,8 @@ pub enum Target {
     Files {
         /// The workspace.
         root: PathBuf,
+        /// The files that searches leave out.
+        left_out: FilesLeftOut,
     },
     /// A person, whose answer is their decision on the call. No connector performs it.
     Person,
@@ -122,7 +152,9 @@ impl fmt::Debug for Target {
             Self::Person => formatter.write_str("Person"),
             Self::Client => formatter.write_str("Client"),
             Self::Agent => formatter.write_str("Agent"),
-            Self::Files { root } => formatter.debug_struct("Files").field("root", root).finish(),
+            Self::Files { root, .. } => {
+                formatter.debug_struct("Files").field("root", root).finish()
+            }
         }
     }
 }

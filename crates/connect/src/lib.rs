@@ -28,7 +28,7 @@ mod sandbox;
 pub use agent_process::{AgentProcess, AgentProgram};
 pub use attached::AttachedCommand;
 pub use command_output::Outputs;
-pub use job::{Certainty, Connect, Job, Reply, Target};
+pub use job::{Certainty, Connect, FilesLeftOut, Job, Reply, Target};
 pub use mcp::{ServerDescription, ToolDescription};
 pub use pool::{Connectors, DescribeError};
 pub use post::{Post, PostAnswer, PostError, exchange, post_json};

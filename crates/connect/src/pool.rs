@@ -213,7 +213,9 @@ impl Connect for Connectors {
                 command::perform(&command, job.confinement, self.sandbox.as_deref())
             }
             Target::McpStdio { .. } | Target::McpHttp { .. } => self.call(job),
-            Target::Files { root } => file_tools::perform(root, job, self.sandbox.as_deref()),
+            Target::Files { root, left_out } => {
+                file_tools::perform(root, left_out, job, self.sandbox.as_deref())
+            }
             Target::Person => {
                 let message = "a person is asked by the gateway, not by a connector";
                 CallFailure::internal(Certainty::DidNotRun, message).into_reply(None)
@@ -231,7 +233,7 @@ impl Connect for Connectors {
 
     fn foresee(&self, target: &Target, tool: &str, args: &Value) -> Option<FileChange> {
         match target {
-            Target::Files { root } => {
+            Target::Files { root, .. } => {
                 file_tools::foresee(root, tool, args, self.sandbox.as_deref())
             }
             Target::Command { .. }

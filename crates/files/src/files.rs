@@ -1,7 +1,7 @@
 //! The tools of one workspace.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use serde_json::Value;
 use windlass_kernel::Digest;
@@ -19,7 +19,11 @@ pub struct Files {
     root: Root,
     /// One write at a time, so that no other one falls between its check and its rename.
     writing: Mutex<()>,
+    left_out: LeftOut,
 }
+
+/// Says of a path below the workspace whether a search of contents leaves the file out.
+pub type LeftOut = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
 /// The first 16 hex digits of a digest: what agents name a file's content by.
 pub(crate) fn version_of(digest: &Digest) -> String {
@@ -33,7 +37,16 @@ impl Files {
     /// # Errors
     /// If the folder cannot be opened or is hidden itself.
     pub fn new(root: &Path, hidden: Vec<PathBuf>) -> Result<Self, FilesError> {
-        Ok(Self { root: Root::new(root, hidden)?, writing: Mutex::new(()) })
+        let root = Root::new(root, hidden)?;
+        Ok(Self { root, writing: Mutex::new(()), left_out: Arc::new(|_| false) })
+    }
+
+    /// The same, without the contents of some files in searches of folders. That there are such files is said, not what is in
+    /// them.
+    #[must_use]
+    pub fn leaving_out(mut self, left_out: LeftOut) -> Self {
+        self.left_out = left_out;
+        self
     }
 
     /// What a write or an edit would make of the file; `None` for tools that only read. Changes nothing.
@@ -72,7 +85,9 @@ impl Files {
         match tool {
             FileTool::Read => read::read(&self.root, &arguments, output_bytes_max),
             FileTool::List => list::list(&self.root, &arguments, output_bytes_max),
-            FileTool::Search => search::search(&self.root, &arguments, output_bytes_max),
+            FileTool::Search => {
+                search::search(&self.root, &arguments, &self.left_out, output_bytes_max)
+            }
             FileTool::Write => {
                 let _writing = self.writing.lock().unwrap_or_else(PoisonError::into_inner);
                 write::write(&self.root, &arguments, foreseen)

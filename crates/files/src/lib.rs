@@ -29,7 +29,7 @@ mod walk;
 mod write;
 
 pub use error::FilesError;
-pub use files::Files;
+pub use files::{Files, LeftOut};
 pub use limits::OUTPUT_BYTES_MIN;
 pub use tool::{FileTool, ToolDefinition, definition};
 pub use windlass_kernel::artifact::FileChange;

@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use globset::{GlobBuilder, GlobMatcher};
 use grep_matcher::LineTerminator;
@@ -15,6 +17,7 @@ use serde_json::{Map, Value, json};
 use crate::arguments::Arguments;
 use crate::collector::Collector;
 use crate::error::FilesError;
+use crate::files::LeftOut;
 use crate::limits::{
     FILE_BYTES_MAX, FILE_MATCHES_MAX, MATCH_CHARS_MAX, OUTPUT_BYTES_MIN, SEARCH_MATCHES,
     SEARCH_MATCHES_MAX,
@@ -33,6 +36,7 @@ const ITEM_BYTES: usize = 64;
 pub(crate) fn search(
     root: &Root,
     arguments: &Arguments<'_>,
+    left_out: &LeftOut,
     output_bytes_max: usize,
 ) -> Result<Value, FilesError> {
     let limit = arguments.count("limit").unwrap_or(SEARCH_MATCHES);
@@ -44,6 +48,8 @@ pub(crate) fn search(
         pattern: pattern(arguments, files_only)?,
         glob: glob(arguments)?,
         found: Collector::new(limit.saturating_add(1)),
+        left_out: Arc::clone(left_out),
+        left_out_count: AtomicUsize::new(0),
     };
     if resolved.kind == Some(FileType::Directory) {
         let walk =
@@ -59,7 +65,19 @@ pub(crate) fn search(
     }
     let context = search.pattern.as_ref().map_or(0, |pattern| pattern.context);
     let shows_lines = search.pattern.is_some() && !files_only;
-    Ok(result(search.found.finish(), limit, context, shows_lines, output_bytes_max))
+    let left_out = search.left_out_count.into_inner();
+    let mut result = result(search.found.finish(), limit, context, shows_lines, output_bytes_max);
+    if let (1.., Value::Object(result)) = (left_out, &mut result) {
+        result.insert("left_out".to_owned(), json!(left_out));
+        let note =
+            "`left_out` is the number of files that the policy denies: they were not searched";
+        let note = match result.get("note").and_then(Value::as_str) {
+            Some(other) => format!("{other}. {note}"),
+            None => note.to_owned(),
+        };
+        result.insert("note".to_owned(), json!(note));
+    }
+    Ok(result)
 }
 
 /// What lines are searched for.
@@ -142,6 +160,8 @@ struct Search {
     pattern: Option<Pattern>,
     glob: Option<NameGlob>,
     found: Collector<Found>,
+    left_out: LeftOut,
+    left_out_count: AtomicUsize,
 }
 
 impl Search {
@@ -212,6 +232,11 @@ impl Visitor for Search {
         }
         if self.pattern.is_none() {
             return self.add(entry.path, Vec::new(), 1, false);
+        }
+        // Whether they have a match would tell what is in them.
+        if (self.left_out)(&text_of(entry.path)) {
+            self.left_out_count.fetch_add(1, Ordering::Relaxed);
+            return;
         }
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY;
         match openat(entry.folder, entry.name, flags | OFlags::CLOEXEC, Mode::empty()) {

@@ -27,6 +27,7 @@ mod replay_point;
 mod risk;
 pub mod run;
 mod sealed_entry;
+mod secret_files;
 mod state;
 mod text_form;
 mod time;
@@ -53,5 +54,6 @@ pub use person::{
 pub use replay_point::{ExecutionState, ReplayPoint, ReplayPointState};
 pub use risk::RiskLevel;
 pub use sealed_entry::{ArtifactBody, SealedEntry};
+pub use secret_files::{SECRET_FILE_EXAMPLES, SECRET_FILES};
 pub use state::{ArtifactType, Machine, State, Transition, UnknownName};
 pub use time::{Timestamp, TimestampError};

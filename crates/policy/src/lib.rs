@@ -23,7 +23,7 @@ mod strings;
 mod workspace;
 
 pub use grant::{Asked, GrantRefusal, covers};
-pub use judge::folder_of_pattern;
+pub use judge::{UnreadablePaths, folder_of_pattern};
 pub use pointer::Pointer;
 pub use question::{Judgement, Question, RuleHit};
 pub use registry::{

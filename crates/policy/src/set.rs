@@ -12,8 +12,8 @@ use windlass_text::{FileError, SourceFile};
 use crate::judge::{self, Facts, denied};
 use crate::rule::{self, RULES_MAX, RawCase, Rule};
 use crate::{
-    Judgement, LexicalWorkspace, Question, Registry, Server, Tool, Verdict, WRAPPED_PREFIX,
-    Workspace, registry,
+    Judgement, LexicalWorkspace, Question, Registry, Server, Tool, UnreadablePaths, Verdict,
+    WRAPPED_PREFIX, Workspace, registry,
 };
 
 /// The most files of a set.
@@ -33,6 +33,9 @@ pub struct PolicySet {
     /// The rules that apply to each tool of each server, by index.
     by_tool: BTreeMap<String, BTreeMap<String, Vec<usize>>>,
     cases: usize,
+    /// Whether clients make the calls themselves, so that nothing is left out of their results.
+    #[serde(skip)]
+    by_clients: bool,
 }
 
 impl PolicySet {
@@ -49,8 +52,14 @@ impl PolicySet {
             Some(bytes) => registry::load(&source_file("tools.toml", bytes)?)?,
             None => Registry::default(),
         };
-        let mut set =
-            Self { hash, registry, rules: Vec::new(), by_tool: BTreeMap::new(), cases: 0 };
+        let mut set = Self {
+            hash,
+            registry,
+            rules: Vec::new(),
+            by_tool: BTreeMap::new(),
+            cases: 0,
+            by_clients: false,
+        };
         let mut spans = Vec::new();
         let mut cases = Vec::new();
         let is_rule_file = |path: &str| {
@@ -98,6 +107,19 @@ impl PolicySet {
         self
     }
 
+    /// Judges calls that clients make themselves: a search reads every file that it may show.
+    #[must_use]
+    pub const fn for_clients(mut self) -> Self {
+        self.by_clients = true;
+        self
+    }
+
+    /// The files whose content a search may not show, whatever its verdict.
+    #[must_use]
+    pub fn unreadable(&self, question: &Question, folds_case: bool) -> UnreadablePaths {
+        judge::unreadable(&self.registry, &self.rules, question, folds_case)
+    }
+
     /// The digest of all files, which a run records.
     #[must_use]
     pub const fn hash(&self) -> Digest {
@@ -133,7 +155,7 @@ impl PolicySet {
         let indices = self.by_tool.get(&server.name).and_then(|tools| tools.get(&tool.name));
         let rules: Vec<&Rule> =
             indices.into_iter().flatten().filter_map(|at| self.rules.get(*at)).collect();
-        judge::judge(question, server, tool, &rules, workspace)
+        judge::judge(question, server, tool, &rules, workspace, self.by_clients)
     }
 
     /// Runs the cases of a TOML file of `[[case]]` against this set.
@@ -219,7 +241,10 @@ impl PolicySet {
                 let error = |message: &str| {
                     source.error(example.span.clone(), format!("rule `{}`: {message}", rule.id))
                 };
-                let tool = match self.registry.find(&question.server, &question.tool) {
+                let found = self.registry.find(&question.server, &question.tool);
+                let search =
+                    found.and_then(|(server, tool)| judge::Search::of(server, tool, false));
+                let tool = match found {
                     Some((_, tool)) => Cow::Borrowed(tool),
                     None if question.server.starts_with(WRAPPED_PREFIX) => {
                         let class = rule.limits.class.first().copied().unwrap_or(RiskLevel::Write);
@@ -227,7 +252,7 @@ impl PolicySet {
                     }
                     None => return Err(error("the tool of this example is not registered")),
                 };
-                let facts = Facts::gather(question, &tool, &workspace);
+                let facts = Facts::gather(question, &tool, &workspace, search);
                 match (judge::rule_matches(rule, question, &tool, &facts), example.must_match) {
                     (true, true) | (false, false) => {}
                     (false, true) => {

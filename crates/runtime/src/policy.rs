@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use windlass_connect::{Access, Confinement, Limits, Target};
+use windlass_connect::{Access, Confinement, FilesLeftOut, Limits, Target};
 use windlass_kernel::artifact::ActionRequest;
 use windlass_kernel::grant::Terms;
 use windlass_kernel::{Code, Digest, RiskLevel};
+use windlass_policy::Workspace as _;
 use windlass_policy::{
     Connector, GrantRefusal, Judgement, PolicySet, Question, Server, Tool, Verdict,
 };
@@ -67,6 +68,13 @@ impl PolicySupervisor {
         }
         let (_, tool) = self.set.registry().find(&proposal.tool_server, &proposal.tool_name)?;
         self.secrets.fill(&proposal.args, tool).err()
+    }
+
+    /// Judges calls that clients make themselves.
+    #[must_use]
+    pub fn for_clients(mut self) -> Self {
+        self.set = self.set.for_clients();
+        self
     }
 
     /// Confines nothing, for tests.
@@ -148,7 +156,7 @@ impl PolicySupervisor {
                 bearer: bearer_env.as_ref().map(|name| self.variable(name)).transpose()?,
             },
             Connector::Command => Target::Command { argv: Vec::new(), stdin: None, env, cwd },
-            Connector::Files => Target::Files { root: cwd },
+            Connector::Files => Target::Files { root: cwd, left_out: FilesLeftOut::nothing() },
             Connector::Person => Target::Person,
             Connector::Client => Target::Client,
             Connector::Agent => Target::Agent,
@@ -285,6 +293,11 @@ impl Supervisor for PolicySupervisor {
         let args = self.secrets.fill(&proposal.args, tool)?;
         let filled = args.as_ref().map_or(&proposal.args, FilledArgs::expose);
         let mut target = self.target(server)?;
+        if let Target::Files { left_out, .. } = &mut target {
+            let question = Self::question(request);
+            let unreadable = self.set.unreadable(&question, self.workspace.folds_case());
+            *left_out = FilesLeftOut::new(move |path| unreadable.contains(path));
+        }
         if let Target::Command { argv, stdin, .. } = &mut target {
             let line = tool.command_line(filled).map_err(|error| Refusal {
                 code: Code::RequestInvalid,

@@ -64,7 +64,7 @@ const LAYERS: &[Layer] = &[
     layer("files", "kernel"),
     layer("loopback-model", ""),
     layer("workspace", "kernel cell"),
-    layer("connect", "kernel broker cell files workspace"),
+    layer("connect", "kernel text broker cell files workspace"),
     layer("database", "kernel"),
     layer("work", "kernel cell database"),
     layer("memory", "kernel connect database"),

@@ -182,7 +182,7 @@ fn gateway_for(
     };
     let files = project.files_of(Part::Policy)?;
     let config = Project::config(&files)?;
-    let supervisor = Arc::new(project.supervisor(Part::Policy, &files)?);
+    let supervisor = Arc::new(project.supervisor(Part::Policy, &files)?.for_clients());
     let store = Arc::new(project.store(&config)?);
     let has_cell = cell::is_used(&supervisor);
     let of_session = request.run.map(|run| SessionCall { run, has_cell });

@@ -135,7 +135,7 @@ fn judge(named: Option<&Path>, event: &HookEvent) -> Result<HookOutput, Failure>
     let mut config = Project::config(&files)?;
     config.bound_for_hooks();
     // It is not freed: the process ends at once.
-    let supervisor = ManuallyDrop::new(Arc::new(project.supervisor(part, &files)?));
+    let supervisor = ManuallyDrop::new(Arc::new(project.supervisor(part, &files)?.for_clients()));
     let policy_hash = supervisor.set().hash();
     let store: Arc<dyn windlass_store::Store> = Arc::new(project.store_for_event(&config)?);
     let (judge, recorder) = (Arc::clone(&supervisor), Arc::clone(&store));

@@ -301,7 +301,7 @@ fn allow_all(project: &Project, options: &AllowAll, output: &Output) -> CommandR
     }
     let files = project.files_of(Part::Policy)?;
     let config = Project::config(&files)?;
-    let supervisor = Arc::new(project.supervisor(Part::Policy, &files)?);
+    let supervisor = Arc::new(project.supervisor(Part::Policy, &files)?.for_clients());
     if !cell::is_used(&supervisor) {
         people.require_protected(&name)?;
     }

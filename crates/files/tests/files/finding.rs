@@ -2,11 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::process::Command;
+use std::sync::Arc;
 
-use crate::common::World;
+use crate::common::{OUTPUT_BYTES_MAX, World};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use windlass_files::FileTool::{List, Read, Search};
+use windlass_files::Files;
 
 fn paths(result: &Value) -> Vec<String> {
     let entries = result["entries"].as_array().unwrap();
@@ -292,4 +294,27 @@ proptest! {
             prop_assert_eq!(one.done(tool, &args).to_string(), other.done(tool, &args).to_string());
         }
     }
+}
+
+#[test]
+fn a_search_says_that_it_leaves_files_out_and_not_what_is_in_them() {
+    let world = World::new();
+    world.put("a.txt", "PASSWORD=no\n");
+    world.put("app/.env", "PASSWORD=secret\n");
+    world.put("app/other.env", "nothing\n");
+    let files = Files::new(&world.root, Vec::new()).unwrap();
+    let files = files.leaving_out(Arc::new(|path| path.ends_with(".env")));
+    let done = |args: Value| files.perform(Search, &args, None, OUTPUT_BYTES_MAX).unwrap();
+    let note = "`left_out` is the number of files that the policy denies: they were not searched";
+    let expected = json!({
+        "matches": 1, "left_out": 2, "note": note,
+        "files": [{ "path": "a.txt", "lines": [{ "line": 1, "text": "PASSWORD=no" }] }],
+    });
+    assert_eq!(done(json!({ "pattern": "PASSWORD" })), expected);
+    // With and without a match the number is the same.
+    for pattern in ["PASSWORD=secret", "PASSWORD=wrong"] {
+        let nothing = json!({ "files": [], "left_out": 2, "note": note });
+        assert_eq!(done(json!({ "pattern": pattern, "files_only": true })), nothing);
+    }
+    assert_eq!(done(json!({ "glob": "*.env" })), json!({ "files": ["app/.env", "app/other.env"] }));
 }

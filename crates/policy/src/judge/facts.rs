@@ -13,6 +13,7 @@ use super::effects;
 use super::fed;
 use super::git;
 use super::path::PathFact;
+use super::search::Search;
 use super::uri::file_path;
 use crate::shell::{self, Access, LINE_BYTES_MAX, Shell, Simple, Word, options};
 use crate::{Pointer, Question, ResolvedPath, Tool, UncommittedFile, Workspace};
@@ -49,7 +50,12 @@ pub(crate) struct Facts {
 
 impl Facts {
     /// Gathers the facts of a call.
-    pub fn gather(question: &Question, tool: &Tool, workspace: &dyn Workspace) -> Self {
+    pub fn gather(
+        question: &Question,
+        tool: &Tool,
+        workspace: &dyn Workspace,
+        search: Option<Search>,
+    ) -> Self {
         let mut facts = Self {
             tool: format!("`{}/{}`", question.server, question.tool),
             folds_case: workspace.folds_case(),
@@ -61,6 +67,9 @@ impl Facts {
             for pointer in pointers {
                 facts.take_path_arguments(pointer, access, &question.args, workspace);
             }
+        }
+        if let Some(search) = search {
+            facts.take_search(&question.args, search, workspace);
         }
         match parse_commands(question, tool) {
             Ok(Some(shell)) => facts.take_shell(&shell, tool, workspace),

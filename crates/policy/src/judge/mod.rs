@@ -8,6 +8,7 @@ mod git;
 mod links;
 mod matching;
 mod path;
+mod search;
 mod trees;
 mod uri;
 mod words;
@@ -19,6 +20,8 @@ use windlass_text::{Glob, GlobText};
 
 pub(crate) use facts::Facts;
 pub use facts::folder_of_pattern;
+pub use search::UnreadablePaths;
+pub(crate) use search::{Search, unreadable};
 
 use command::{CommandFacts, printable};
 use matching::{Applicable, Match, rule_match};
@@ -36,11 +39,12 @@ pub(crate) fn judge(
     tool: &Tool,
     rules: &[&Rule],
     workspace: &dyn Workspace,
+    by_client: bool,
 ) -> Judgement {
     if let Some((code, reason)) = precondition(question, server, tool) {
         return denied(code, reason);
     }
-    let facts = Facts::gather(question, tool, workspace);
+    let facts = Facts::gather(question, tool, workspace, Search::of(server, tool, by_client));
     let mut judgement = Judgement {
         verdict: Verdict::Allow,
         code: None,

@@ -7,5 +7,6 @@ mod exceptions;
 mod grants;
 mod load;
 mod own_tools;
+mod searches;
 mod shipped;
 mod wrapped;

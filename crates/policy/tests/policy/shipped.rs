@@ -6,7 +6,7 @@ use serde::Deserialize;
 use serde_json::json;
 use windlass_policy::{LexicalWorkspace, PolicySet, Question, Verdict};
 
-fn shipped() -> PolicySet {
+pub fn shipped() -> PolicySet {
     let files = BTreeMap::from([
         ("tools.toml".to_owned(), include_bytes!("../../../../policies/tools.toml").to_vec()),
         (
