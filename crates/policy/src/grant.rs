@@ -48,8 +48,8 @@ const SAMPLES: [[&str; 8]; 3] = [
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Asked {
     pub(crate) subject: Subject,
-    /// The spellings that certainly mean the command; `None` for a call without commands.
-    pub(crate) command: Option<Vec<GlobText>>,
+    /// The command as it is written; `None` for a call without commands.
+    pub(crate) command: Option<GlobText>,
     pub(crate) folds_case: bool,
 }
 
@@ -111,14 +111,16 @@ impl Pattern {
 
     /// Whether commands or paths are limited to some.
     fn is_limited(&self) -> bool {
-        !self.command.is_empty() && !self.command.iter().any(is_wide)
+        !self.command.is_empty()
+            && !self.command.iter().any(|glob| is_wide(glob) || !names_program(glob))
             || self.path.as_ref().is_some_and(|[glob, _]| !is_wide(glob))
     }
 
     fn matches_command(&self, asked: &Asked) -> bool {
-        asked.command.as_ref().is_some_and(|spellings| {
-            spellings.iter().any(|text| self.command.iter().any(|glob| glob.matches(text)))
-        })
+        asked
+            .command
+            .as_ref()
+            .is_some_and(|text| self.command.iter().any(|glob| glob.matches(text)))
     }
 
     fn matches_paths(&self, paths: &[AskedPath], folds_case: bool) -> bool {
@@ -147,6 +149,12 @@ impl Pattern {
             }
         }
     }
+}
+
+/// Whether a glob for commands names the program.
+fn names_program(glob: &Glob) -> bool {
+    let name = glob.pattern().split(' ').next().unwrap_or_default();
+    !name.contains(['*', '?', '['])
 }
 
 fn is_wide(glob: &Glob) -> bool {

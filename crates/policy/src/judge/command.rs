@@ -7,7 +7,7 @@ use windlass_text::{Glob, GlobText};
 
 use super::path::PathFact;
 use crate::Verdict;
-use crate::shell::{NUMBER, Simple, UNKNOWN, Word, word};
+use crate::shell::{NUMBER, Simple, UNKNOWN, Word, options, word};
 
 /// Folders whose programs can be trusted to be what their names say.
 const SYSTEM_FOLDERS: &[&str] =
@@ -16,20 +16,6 @@ const SYSTEM_FOLDERS: &[&str] =
 const INNER_BLANK: char = '\u{2420}';
 /// Tools with options between their name and the subcommand, and the options that take a value.
 const SUBCOMMAND_TOOLS: &[(&str, &[&str])] = &[
-    (
-        "git",
-        &[
-            "-C",
-            "-c",
-            "--git-dir",
-            "--work-tree",
-            "--namespace",
-            "--exec-path",
-            "--config-env",
-            "--super-prefix",
-            "--attr-source",
-        ],
-    ),
     ("cargo", &["-C", "-Z", "--config", "--color"]),
     ("npm", &["--prefix", "-w", "--workspace", "--script-shell"]),
     ("docker", &["-H", "--host", "-c", "--context", "--config", "-l", "--log-level"]),
@@ -42,6 +28,7 @@ pub(crate) struct CommandFacts {
     pub shown: String,
     /// Whether exactly this command would certainly run.
     pub certain: bool,
+    written: GlobText,
     /// The spellings that allow rules are matched with.
     narrow: Vec<GlobText>,
     /// The spellings that stricter rules are matched with.
@@ -57,15 +44,16 @@ impl CommandFacts {
         Self {
             shown: printable(&word::join(&simple.words)),
             certain: simple.certain,
+            written: GlobText::new(&words.join(" ")),
             narrow: narrow(&words),
             wide: wide(&words),
             paths,
         }
     }
 
-    /// The spellings that certainly mean this command.
-    pub fn spellings(&self) -> Vec<GlobText> {
-        self.narrow.clone()
+    /// The command as it is written, for grants.
+    pub const fn written(&self) -> &GlobText {
+        &self.written
     }
 
     /// Whether a spelling that certainly means this command matches any glob.
@@ -149,6 +137,11 @@ fn without_separator<'a>(words: &[&'a str]) -> Vec<&'a str> {
 /// Removes options between the name of a tool and its subcommand: `git -C . push`; `None` if there are none.
 fn without_own_options<'a>(words: &[&'a str]) -> Option<Vec<&'a str>> {
     let (name, behind) = words.split_first()?;
+    if *name == "git" {
+        let (at, _) = options::git_subcommand(behind.iter().copied());
+        let rest = behind.get(at..).unwrap_or_default();
+        return (at > 0).then(|| std::iter::once(*name).chain(rest.iter().copied()).collect());
+    }
     let (_, with_value) = SUBCOMMAND_TOOLS.iter().find(|(tool, _)| tool == name)?;
     let mut rest = behind;
     while let Some((word, tail)) = rest.split_first() {

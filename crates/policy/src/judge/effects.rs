@@ -225,16 +225,34 @@ fn unpacked(words: &[Word], workspace: &dyn Workspace) -> Option<Vec<String>> {
             [".gz", "-gz", ".z", "-z", "_z", ".Z"].iter().find_map(|end| path.strip_suffix(end));
         name.or_else(|| path.strip_suffix(".tgz")).map(str::to_owned)
     };
+    let recursive = has_option(rest, "r", &["--recursive"]);
     let mut made = Vec::new();
     for word in rest.iter().filter(|word| !word.text.starts_with('-')) {
         made.extend(plain(&word.text));
         let folder = word.text.rsplit_once('/').map_or(".", |(folder, _)| folder);
-        if word.is_pattern() {
+        if recursive {
+            let files = workspace.files_below(&word.text).unwrap_or_default();
+            made.extend(files.iter().filter_map(|file| plain(file)));
+        } else if word.is_pattern() {
             let files = workspace.files_below(folder).unwrap_or_default();
             made.extend(files.iter().filter_map(|file| plain(file)));
         }
     }
     Some(made)
+}
+
+/// The names that `split` gives to its parts, as patterns: a name ends in as many letters or digits as are needed.
+fn split_names(rest: &[Word]) -> Vec<String> {
+    let lengths = options::values(rest, "a", &["--suffix-length"]);
+    let given = lengths.first().and_then(|text| text.parse::<usize>().ok());
+    let lengths = given.map_or(2..=4, |length| length..=length.min(8));
+    let named: Vec<&str> = operands(rest).collect();
+    let prefixes = if named.len() < 2 { vec!["x"] } else { named };
+    let ended = |prefix: &&str| {
+        let prefix = (*prefix).to_owned();
+        lengths.clone().map(move |length| format!("{prefix}{}", "[a-z0-9]".repeat(length)))
+    };
+    prefixes.iter().flat_map(ended).collect()
 }
 
 /// The operands of a command that copies or moves files: the sources and the targets.
@@ -256,7 +274,7 @@ pub(super) fn copies(words: &[Word], workspace: &dyn Workspace) -> Vec<String> {
         return unpacked;
     }
     if let Some((_, rest)) = split(words).filter(|(name, _)| *name == "split") {
-        return operands(rest).map(|prefix| format!("{prefix}aa")).collect();
+        return split_names(rest);
     }
     let Some((sources, targets)) = copied(words) else { return Vec::new() };
     let mut made = Vec::new();
@@ -298,6 +316,11 @@ pub(super) fn removed(words: &[Word]) -> Vec<(String, Option<String>)> {
                 (word.text.clone(), pattern)
             })
             .collect(),
+        "gzip" | "gunzip" | "xz" | "unxz" | "bzip2" | "bunzip2"
+            if !has_option(rest, "kcltV", &["--keep", "--stdout", "--list", "--test"]) =>
+        {
+            operands(rest).map(|path| (path.to_owned(), None)).collect()
+        }
         "find"
             if rest.iter().any(|word| {
                 matches!(

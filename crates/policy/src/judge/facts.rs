@@ -46,6 +46,8 @@ pub(crate) struct Facts {
     /// Why it is denied regardless of rules; the first reason is kept.
     pub denied: Option<(Code, String)>,
     pub folds_case: bool,
+    /// Whether the line changes what its own commands mean: variables, functions, another folder, files that it sources.
+    pub alters_shell: bool,
 }
 
 impl Facts {
@@ -134,6 +136,8 @@ impl Facts {
 
     fn take_shell(&mut self, shell: &Shell, tool: &Tool, workspace: &dyn Workspace) {
         self.findings.extend(shell.opaque.iter().cloned());
+        self.alters_shell =
+            shell.sets_variables || shell.commands.iter().any(|one| alters_shell(&one.words));
         if let Some(reason) = &shell.refused {
             self.deny(Code::PolicyDenied, reason.clone());
         }
@@ -213,6 +217,7 @@ impl Facts {
         for made in effects::copies(words, workspace) {
             for normal in folders.iter().filter_map(|folder| inside(&made, folder)) {
                 let fact = PathFact::new(&made, &normal, Some(Access::Write), self.folds_case);
+                let fact = if made.contains('[') { fact.pattern() } else { fact };
                 paths.push(fact.maybe());
             }
         }
@@ -233,10 +238,13 @@ impl Facts {
         }
         for revision in git::revisions(words) {
             match workspace.changed_files(&revision) {
-                Some(files) => paths.extend(files.iter().map(|file| {
-                    let shown = format!("{file} of {revision}");
-                    PathFact::new(&shown, file, Some(Access::Write), self.folds_case).maybe()
-                })),
+                Some(files) => {
+                    self.take_replaced(&files, workspace);
+                    paths.extend(files.iter().map(|file| {
+                        let shown = format!("{file} of {revision}");
+                        PathFact::new(&shown, file, Some(Access::Write), self.folds_case).maybe()
+                    }));
+                }
                 None => {
                     self.findings
                         .insert(printable(&format!("what `{revision}` changes is not known")));
@@ -305,9 +313,44 @@ impl Facts {
         if effects::is_scratch(&normal) {
             return;
         }
+        if path.contains(['*', '?', '[']) {
+            let start = folder_of_pattern(path);
+            if let ResolvedPath::Inside(folder) = workspace.resolve(start) {
+                self.take_removal(&folder, Some(path), workspace);
+            }
+            return;
+        }
         let ignored = workspace.ignored_below(&normal).unwrap_or_default();
         if ignored.iter().any(|one| one.path == normal) {
             self.take_removal(&normal, None, workspace);
+        }
+    }
+
+    /// Asks about files of another revision that take the place of ignored ones.
+    fn take_replaced(&mut self, files: &[String], workspace: &dyn Workspace) {
+        if files.is_empty() {
+            return;
+        }
+        let Some(ignored) = workspace.ignored_below(".") else {
+            self.findings.insert("what git ignores is not known".to_owned());
+            return;
+        };
+        let is_at_or_below = |path: &str, folder: &str| {
+            path.strip_prefix(folder).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        let lost = ignored.iter().find(|one| {
+            let meets =
+                |file: &&String| is_at_or_below(file, &one.path) || is_at_or_below(&one.path, file);
+            !one.is_cache
+                && !effects::is_output(&one.path)
+                && !effects::is_scratch(&one.path)
+                && files.iter().any(|file| meets(&file))
+        });
+        if let Some(lost) = lost {
+            self.findings.insert(printable(&format!(
+                "git ignores `{}`, so that no checkpoint brings it back",
+                lost.path
+            )));
         }
     }
 
@@ -388,6 +431,43 @@ impl Facts {
         }
         (folders, counts)
     }
+}
+
+/// Builtins that change what the commands behind them mean.
+const ALTERING: &[&str] = &[
+    "cd",
+    "pushd",
+    "popd",
+    "source",
+    ".",
+    "export",
+    "read",
+    "alias",
+    "unalias",
+    "eval",
+    "exec",
+    "set",
+    "unset",
+    "shopt",
+    "declare",
+    "typeset",
+    "local",
+    "readonly",
+    "hash",
+    "enable",
+    "trap",
+    "mapfile",
+    "readarray",
+    "umask",
+];
+
+/// Whether a command changes what others mean, or runs them in another environment.
+fn alters_shell(words: &[Word]) -> bool {
+    let Some((name, rest)) = words.split_first() else { return false };
+    let name = name.text.rsplit('/').next().unwrap_or_default();
+    ALTERING.contains(&name)
+        || name == "env"
+            && rest.iter().any(|word| word.text.contains('=') || word.text.starts_with('-'))
 }
 
 /// Whether a path lies in one of these places, by its text.

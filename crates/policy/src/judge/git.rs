@@ -10,11 +10,11 @@ const GIT_TAKES: &[&str] =
 /// The subcommand of git and the words behind it.
 pub(super) fn git(words: &[Word]) -> Option<(&str, &[Word])> {
     let (name, rest) = split(words)?;
-    let mut at = 0;
-    while let Some(word) = rest.get(at).filter(|word| name == "git" && word.text.starts_with('-')) {
-        at += if matches!(word.text.as_str(), "-C" | "-c") { 2 } else { 1 };
+    if name != "git" {
+        return None;
     }
-    let command = rest.get(at).filter(|_| name == "git")?;
+    let (at, _) = options::git_subcommand(rest.iter().map(|word| word.text.as_str()));
+    let command = rest.get(at)?;
     Some((command.text.as_str(), rest.get(at + 1..).unwrap_or_default()))
 }
 

@@ -283,10 +283,10 @@ fn asked(rules: &[Applicable<'_>], facts: &Facts) -> Vec<Asked> {
             .iter()
             .filter_map(|rule| Some((rule.rule, rule_match(rule, facts, command)?)))
             .collect();
-        let certain = command.is_none_or(|command| command.certain);
+        let certain = !facts.alters_shell && command.is_none_or(|command| command.certain);
         let one = |subject| Asked {
             subject: if certain { subject } else { Subject::Uncertain },
-            command: command.map(CommandFacts::spellings),
+            command: command.map(|command| command.written().clone()),
             folds_case: facts.folds_case,
         };
         if found.is_empty() {

@@ -39,48 +39,202 @@ pub(super) fn base_name(word: &Word) -> String {
     word.text.rsplit('/').next().unwrap_or_default().to_lowercase()
 }
 
-/// The options of a wrapper that take a value.
+/// The options of a wrapper. One that is not listed, or is shortened, may take the next word as its value: then it is not known
+/// where the command begins.
 struct Options {
     /// Letters of short options that take a value.
     short: &'static str,
-    /// Long options that take a value in the next word.
+    /// Letters of short options that take none, or only one in the same word.
+    flags: &'static str,
+    /// Long options that take a value, in the next word or behind `=`.
     long: &'static [&'static str],
+    /// Long options that take none, or only one behind `=`.
+    long_flags: &'static [&'static str],
     /// How many words come before the command.
     operands: usize,
 }
 
-const fn options(short: &'static str, long: &'static [&'static str], operands: usize) -> Options {
-    Options { short, long, operands }
-}
+const NO_OPTIONS: Options =
+    Options { short: "", flags: "", long: &[], long_flags: &["--help", "--version"], operands: 0 };
 
 fn wrapper(name: &str) -> Option<Options> {
     Some(match name {
-        "sudo" => {
-            options("ugUhpCrtTDR", &["--user", "--group", "--host", "--prompt", "--chdir"], 0)
+        "sudo" => Options {
+            short: "ugUhpCrtTDR",
+            flags: "AbEeHiKklnPSsVv",
+            long: &["--user", "--group", "--host", "--prompt", "--chdir"],
+            ..NO_OPTIONS
+        },
+        "doas" => Options { short: "uC", flags: "Lns", ..NO_OPTIONS },
+        "env" => Options {
+            short: "uCSa",
+            flags: "i0v",
+            long: &["--unset", "--chdir", "--split-string", "--argv0"],
+            long_flags: &[
+                "--ignore-environment",
+                "--null",
+                "--debug",
+                "--block-signal",
+                "--default-signal",
+                "--ignore-signal",
+                "--list-signal-handling",
+                "--help",
+                "--version",
+            ],
+            ..NO_OPTIONS
+        },
+        "nohup" | "builtin" | "busybox" | "toybox" => NO_OPTIONS,
+        "chronic" => Options { flags: "ve", ..NO_OPTIONS },
+        "setsid" => {
+            Options { flags: "cfw", long_flags: &["--ctty", "--fork", "--wait"], ..NO_OPTIONS }
         }
-        "doas" => options("uC", &[], 0),
-        "env" => options("uCS", &["--unset", "--chdir", "--split-string"], 0),
-        "nohup" | "setsid" | "builtin" | "command" | "busybox" | "toybox" | "chronic" => {
-            options("", &[], 0)
+        "command" => Options { flags: "pvV", ..NO_OPTIONS },
+        "time" => Options {
+            short: "fo",
+            flags: "apqvV",
+            long: &["--format", "--output"],
+            long_flags: &["--append", "--portability", "--quiet", "--verbose", "--version"],
+            ..NO_OPTIONS
+        },
+        "exec" => Options { short: "a", flags: "cl", ..NO_OPTIONS },
+        "nice" => {
+            Options { short: "n", flags: "0123456789", long: &["--adjustment"], ..NO_OPTIONS }
         }
-        "time" => options("fo", &["--format", "--output"], 0),
-        "exec" => options("a", &[], 0),
-        "nice" => options("n", &["--adjustment"], 0),
-        "ionice" => options("cnpPu", &["--class", "--classdata"], 0),
-        "stdbuf" => options("ioe", &["--input", "--output", "--error"], 0),
-        "timeout" => options("ks", &["--kill-after", "--signal"], 1),
-        "xargs" => options(
-            "aEIdLnPs",
-            &["--arg-file", "--delimiter", "--max-args", "--max-procs", "--max-lines", "--replace"],
-            0,
-        ),
-        "chroot" | "flock" | "taskset" | "chrt" => options("cEwu", &[], 1),
-        "strace" | "ltrace" => options("eopsuaEISUX", &[], 0),
+        "ionice" => Options {
+            short: "cnpPu",
+            flags: "t",
+            long: &["--class", "--classdata"],
+            long_flags: &["--ignore"],
+            ..NO_OPTIONS
+        },
+        "stdbuf" => {
+            Options { short: "ioe", long: &["--input", "--output", "--error"], ..NO_OPTIONS }
+        }
+        "timeout" => Options {
+            short: "ks",
+            flags: "fpv",
+            long: &["--kill-after", "--signal"],
+            long_flags: &["--foreground", "--preserve-status", "--verbose"],
+            operands: 1,
+        },
+        "xargs" => Options {
+            short: "aEIdLnPs",
+            flags: "0rtpxoile",
+            long: &[
+                "--arg-file",
+                "--delimiter",
+                "--max-args",
+                "--max-procs",
+                "--max-chars",
+                "--process-slot-var",
+            ],
+            long_flags: &[
+                "--null",
+                "--no-run-if-empty",
+                "--verbose",
+                "--interactive",
+                "--exit",
+                "--open-tty",
+                "--show-limits",
+                "--replace",
+                "--max-lines",
+                "--eof",
+            ],
+            ..NO_OPTIONS
+        },
+        "chroot" | "flock" | "taskset" | "chrt" => {
+            Options { short: "cEwu", operands: 1, ..NO_OPTIONS }
+        }
+        "strace" | "ltrace" => Options { short: "eopsuaEISUX", ..NO_OPTIONS },
         "unshare" | "nsenter" | "watch" | "parallel" | "systemd-run" | "pkexec" | "runuser" => {
-            options("nujIt", &[], 0)
+            Options { short: "nujIt", ..NO_OPTIONS }
         }
         _ => return None,
     })
+}
+
+impl Options {
+    /// How many of the next words an option takes; `None` if it is not known.
+    fn taken(&self, text: &str) -> Option<usize> {
+        if text.starts_with("--") {
+            let (name, has_value) =
+                text.split_once('=').map_or((text, false), |(name, _)| (name, true));
+            if self.long.contains(&name) {
+                return Some(usize::from(!has_value));
+            }
+            return self.long_flags.contains(&name).then_some(0);
+        }
+        // The value of a short option is the next word if its letter is the last one.
+        let letters: Vec<char> = text.chars().skip(1).collect();
+        for (at, letter) in letters.iter().enumerate() {
+            if self.short.contains(*letter) {
+                return Some(usize::from(at + 1 == letters.len()));
+            }
+            if !self.flags.contains(*letter) {
+                return None;
+            }
+            // What follows in the word is the value of these.
+            if self.flags.ends_with("ile") && "ile".contains(*letter) {
+                return Some(0);
+            }
+        }
+        Some(0)
+    }
+}
+
+/// The options of programs that run a command of an environment: those that take the next word, and those that take none.
+const RUN_VALUES: &[&str] = &[
+    "-p",
+    "--python",
+    "--extra",
+    "--group",
+    "--only-group",
+    "--no-group",
+    "--package",
+    "--project",
+    "--directory",
+    "-C",
+];
+const RUN_FLAGS: &[&str] = &[
+    "--frozen",
+    "--locked",
+    "--offline",
+    "--no-sync",
+    "--no-project",
+    "--isolated",
+    "--all-extras",
+    "--all-groups",
+    "--dev",
+    "--no-dev",
+    "-q",
+    "--quiet",
+    "-v",
+    "--verbose",
+];
+
+/// The command behind `run` or `exec`, which is looked up in an environment of its own.
+fn looked_up(name: &str, rest: &[Word], inner: &mut Inner) {
+    let mut ran = false;
+    let mut at = 0;
+    while let Some(word) = rest.get(at) {
+        let text = word.text.as_str();
+        if text.starts_with('-') {
+            let option = text.split('=').next().unwrap_or_default();
+            let takes = RUN_VALUES.contains(&option) && !text.contains('=');
+            if ran && !RUN_VALUES.contains(&option) && !RUN_FLAGS.contains(&option) {
+                inner.finding(format!("the option `{option}` of `{name}` is not known"));
+            }
+            at += if takes && (ran || rest.len() > at + 1) { 2 } else { 1 };
+        } else if !ran && matches!(text, "run" | "exec" | "x") {
+            ran = true;
+            at += 1;
+        } else {
+            break;
+        }
+    }
+    if ran {
+        inner.looked_up.push(rest.get(at..).unwrap_or_default().to_vec());
+    }
 }
 
 /// The commands and lines that a command would run.
@@ -123,11 +277,7 @@ pub(super) fn of(words: &[Word]) -> Inner {
         }
         "find" | "gfind" => find(rest, &mut inner),
         "uv" | "poetry" | "pdm" | "pipenv" | "hatch" | "rye" | "bundle" => {
-            let mut words = rest.iter().skip_while(|word| word.text.starts_with('-'));
-            if words.next().is_some_and(|word| matches!(word.text.as_str(), "run" | "exec" | "x")) {
-                let command = words.skip_while(|word| word.text.starts_with('-'));
-                inner.looked_up.push(command.cloned().collect());
-            }
+            looked_up(&name, rest, &mut inner);
         }
         "fd" | "fdfind" => {
             if let Some(at) = rest.iter().position(|word| {
@@ -192,12 +342,11 @@ fn unwrap(name: &str, rest: &[Word], options: &Options, inner: &mut Inner) {
             inner.lines.push(line);
             return;
         }
-        if text.starts_with("--") {
-            at += usize::from(options.long.contains(&text));
-        } else if is_cluster(text) {
-            // The value of a short option is the next word if its letter is the last one.
-            let takes = text.chars().skip(1).position(|char| options.short.contains(char));
-            at += usize::from(takes == Some(text.chars().count().saturating_sub(2)));
+        if text.starts_with("--") || is_cluster(text) {
+            match options.taken(text) {
+                Some(taken) => at += taken,
+                None => inner.finding(format!("the option `{text}` of `{name}` is not known")),
+            }
         } else if matches!(name, "env" | "sudo" | "doas") && is_assignment(word) {
             if assigned_name(text).is_some_and(|(name, _)| !may_set(name)) {
                 inner.finding("a variable of the shell or of programs is set".to_owned());

@@ -110,6 +110,8 @@ pub(crate) struct Shell {
     pub opaque: BTreeSet<String>,
     /// Why the line is refused without analysis.
     pub refused: Option<String>,
+    /// Whether it sets variables, for itself or for one command.
+    pub sets_variables: bool,
     known: BTreeSet<Vec<Word>>,
     known_lines: BTreeSet<String>,
     variables: Variables,
@@ -184,6 +186,7 @@ impl Shell {
         if silent && !agree(&by_hand, &by_tree) {
             by_tree.finding("the line can be read in two ways");
         }
+        self.sets_variables |= !by_hand.sets.is_empty() || !by_tree.sets.is_empty();
         let certain = !by_hand.broken && !by_tree.broken;
         self.learn(&by_hand);
         // Both readings agree on a line without findings; only the lexer's words know their variables.

@@ -48,7 +48,7 @@ const LONG_OPTIONS: &[(&str, &[&str])] = &[
     ("uniq", &["--output"]),
     ("file", &["--compile"]),
     ("time", &["--output"]),
-    ("jq", &["--from-file"]),
+    ("jq", &["--from-file", "--library-path"]),
     ("yq", &["--from-file", "--split-exp", "--split-exp-file"]),
     ("shuf", &["--output", "--random-source"]),
     ("split", &["--filter", "--additional-suffix"]),
@@ -76,10 +76,62 @@ const SHORT_OPTIONS: &[(&str, &str)] = &[
     ("file", "C"),
     ("make", "fEp"),
     ("time", "o"),
+    ("jq", "fL"),
     ("yq", "s"),
     ("shuf", "o"),
     ("iconv", "o"),
 ];
+
+/// Options of git before its subcommand that take the next word.
+const GIT_VALUES: &[&str] = &[
+    "-C",
+    "-c",
+    "--git-dir",
+    "--work-tree",
+    "--namespace",
+    "--config-env",
+    "--super-prefix",
+    "--attr-source",
+    "--shallow-file",
+];
+/// Those that change nothing about what a subcommand does to which files.
+const GIT_HARMLESS: &[&str] = &[
+    "-C",
+    "-p",
+    "--paginate",
+    "-P",
+    "--no-pager",
+    "--no-optional-locks",
+    "--no-lazy-fetch",
+    "--no-advice",
+    "--no-replace-objects",
+    "--literal-pathspecs",
+    "-v",
+    "--version",
+    "-h",
+    "--help",
+];
+
+/// Where the subcommand stands among the words behind `git`, and the options before it that may change what it does.
+pub(crate) fn git_subcommand<'a>(texts: impl Iterator<Item = &'a str>) -> (usize, Vec<&'a str>) {
+    let mut at = 0;
+    let mut telling = Vec::new();
+    let mut is_value = false;
+    for text in texts {
+        if is_value {
+            is_value = false;
+        } else if text.starts_with('-') {
+            is_value = GIT_VALUES.contains(&text);
+            if !GIT_HARMLESS.contains(&text) {
+                telling.push(text);
+            }
+        } else {
+            break;
+        }
+        at += 1;
+    }
+    (at, telling)
+}
 
 /// Options that change the folder a command works in: short letters and long names.
 const FOLDER_OPTIONS: &[(&str, &str, &[&str])] = &[
@@ -158,8 +210,10 @@ pub(super) fn telling(name: &str, texts: &[&str]) -> Vec<String> {
         }
     }
     if name == "git" {
-        let behind = texts.iter().skip_while(|text| text.starts_with('-'));
-        for text in behind {
+        let (at, before) = git_subcommand(texts.iter().copied());
+        let option = |text: &str| text.split('=').next().unwrap_or_default().to_owned();
+        found.extend(before.into_iter().map(|text| format!("`git {}`", option(text))));
+        for text in texts.iter().skip(at) {
             let option = text.split('=').next().unwrap_or_default();
             let spelled = |known: &&&str| option.len() >= 3 && known.starts_with(option);
             if let Some(known) = long.and_then(|(_, options)| options.iter().find(spelled)) {

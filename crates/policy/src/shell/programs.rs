@@ -24,7 +24,8 @@ const AWK_WORDS: &[&str] = &[
 ];
 
 fn is_plain_awk_program(program: &str) -> bool {
-    let code = awk_code(program).replace("||", " ");
+    let Some(code) = awk_code(program) else { return false };
+    let code = code.replace("||", " ");
     if code.contains(['|', '@', '\\']) || AWK_WORDS.iter().any(|word| code.contains(word)) {
         return false;
     }
@@ -34,27 +35,82 @@ fn is_plain_awk_program(program: &str) -> bool {
     })
 }
 
-/// The program without the content of its strings and regular expressions.
-fn awk_code(program: &str) -> String {
+/// The program without the content of its strings, regular expressions and comments; `None` if it can be read in two ways.
+fn awk_code(program: &str) -> Option<String> {
     let mut code = String::new();
-    let mut chars = program.chars();
-    while let Some(char) = chars.next() {
-        let last = code.trim_end().chars().last();
-        let opens_pattern = char == '/' && last.is_none_or(|last| "(,{};!~&|\n".contains(last));
-        code.push(char);
-        if char != '"' && !opens_pattern {
-            continue;
-        }
-        let mut escaped = false;
-        for inner in chars.by_ref() {
-            if inner == char && !escaped {
-                break;
+    let mut rest = program;
+    while let Some(char) = rest.chars().next() {
+        let behind = rest.get(char.len_utf8()..).unwrap_or_default();
+        let last = code.trim_end_matches([' ', '\t']).chars().last();
+        rest = match char {
+            '"' => awk_string(behind)?,
+            '#' => {
+                let end = behind.find('\n').unwrap_or(behind.len());
+                let (comment, after) = behind.split_at_checked(end)?;
+                // Some versions of awk continue a line here, and some do not.
+                if comment.ends_with('\\') {
+                    return None;
+                }
+                rest = after;
+                continue;
             }
-            escaped = inner == '\\' && !escaped;
+            // Nothing can be divided here.
+            '/' if last.is_none_or(|last| "(,{};!~&|\n".contains(last)) => awk_pattern(behind)?,
+            '/' => {
+                // It divides, or begins a pattern that ends in this line: both must mean the same.
+                let line = behind.split('\n').next().unwrap_or_default();
+                let inside = line.rsplit_once('/').map_or("", |(inside, _)| inside);
+                if inside.contains(['"', '#', '[', '\\']) {
+                    return None;
+                }
+                code.push(char);
+                behind
+            }
+            _ => {
+                code.push(char);
+                behind
+            }
+        };
+        if char == '"' {
+            code.push_str("\"\"");
+        } else if char == '/' && !code.ends_with('/') {
+            code.push_str("//");
         }
-        code.push(char);
     }
-    code
+    Some(code)
+}
+
+/// What is behind a string.
+fn awk_string(text: &str) -> Option<&str> {
+    let mut escaped = false;
+    for (at, char) in text.char_indices() {
+        match char {
+            '\n' if !escaped => return None,
+            '"' if !escaped => return text.get(at + 1..),
+            _ => escaped = char == '\\' && !escaped,
+        }
+    }
+    None
+}
+
+/// What is behind a regular expression. In brackets a `/` ends it for some versions of awk and not for others.
+fn awk_pattern(text: &str) -> Option<&str> {
+    let (mut escaped, mut in_brackets) = (false, false);
+    for (at, char) in text.char_indices() {
+        match char {
+            '\n' => return None,
+            '/' if !escaped => return if in_brackets { None } else { text.get(at + 1..) },
+            '[' if !escaped && !in_brackets => in_brackets = true,
+            // It may stand for itself, first in brackets or in a class of characters.
+            ']' if in_brackets => {
+                let before = text.get(..at).unwrap_or_default();
+                in_brackets = before.ends_with(['[', '^', ':', '.', '=']);
+            }
+            _ => {}
+        }
+        escaped = char == '\\' && !escaped;
+    }
+    None
 }
 
 /// Names in a program of `jq` or `yq` that reach the environment, other files or programs.

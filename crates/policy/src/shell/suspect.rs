@@ -67,6 +67,18 @@ const REMOTE: &[&str] = &[
     "man",
 ];
 
+/// Programs that take more options from a file whose name stands behind `@`.
+const READS_RESPONSES: &[&str] = &[
+    "gcc", "g++", "cc", "c++", "clang", "clang++", "cl", "ld", "ar", "nm", "objdump", "readelf",
+    "size", "strip", "strings", "javac", "java", "javadoc", "jar", "kotlinc", "rustc", "swiftc",
+    "protoc", "dotnet", "csc", "zig", "pytest", "mypy", "ruff", "pylint", "flake8", "coverage",
+    "gradle",
+];
+
+fn is_response_file(text: &&str) -> bool {
+    text.starts_with('@') && text.len() > 1 || text.contains(",@")
+}
+
 /// Why this command may do more than its words show.
 pub(super) fn findings(words: &[Word]) -> Vec<String> {
     let mut found = Vec::new();
@@ -119,6 +131,9 @@ pub(super) fn findings(words: &[Word]) -> Vec<String> {
         "xxd" if xxd_writes(&texts) => "`xxd` writes a file",
         "go" if texts.iter().any(|text| text.contains("exec") || text.contains("vettool")) => {
             "`go` runs other commands"
+        }
+        compiler if READS_RESPONSES.contains(&compiler) && texts.iter().any(is_response_file) => {
+            "options from a file"
         }
         "make" | "gmake" if !make_variables_are_plain(&texts) => "`make` with a variable",
         _ => "",
@@ -219,9 +234,9 @@ fn is_interpreter(name: &str, texts: &[&str]) -> bool {
 }
 
 fn git_runs_others(texts: &[&str]) -> bool {
-    let mut words = texts.iter().skip_while(|text| text.starts_with('-') || text.is_empty());
-    let command = words.next().copied().unwrap_or_default();
-    let rest: Vec<&str> = words.copied().collect();
+    let (at, _) = options::git_subcommand(texts.iter().copied());
+    let command = texts.get(at).copied().unwrap_or_default();
+    let rest: Vec<&str> = texts.iter().skip(at + 1).copied().collect();
     let reads = |text: &&str| {
         matches!(*text, "--get" | "--get-all" | "--list" | "-l" | "--get-regexp" | "get" | "list")
     };

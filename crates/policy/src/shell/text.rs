@@ -2,6 +2,7 @@
 //! messages, and what is printed.
 
 use super::Simple;
+use super::options;
 use super::programs::{plain_awk_program, plain_sed_scripts};
 use super::word::Word;
 
@@ -275,10 +276,7 @@ fn jq_program(texts: &[&str]) -> Option<usize> {
 
 /// The places of the text in a git command: what it searches for, and messages.
 fn of_git(texts: &[&str]) -> Vec<usize> {
-    let mut at = 0;
-    while let Some(text) = texts.get(at).filter(|text| text.starts_with('-')) {
-        at += if matches!(*text, "-C" | "-c") { 2 } else { 1 };
-    }
+    let (at, _) = options::git_subcommand(texts.iter().copied());
     let behind = at + 1;
     let rest = texts.get(behind..).unwrap_or_default();
     let before_paths = rest.iter().position(|text| *text == "--").unwrap_or(rest.len());

@@ -30,7 +30,7 @@ id = "work"
 verdict = "allow"
 reason = "ordinary work"
 tool = "shell/run"
-command = ["ls *", "echo *", "cp *", "cat *"]
+command = ["ls *", "echo *", "cp *", "cat *", "{source,.,export,cd,set,env,read,alias,bash} *"]
 matches = [{ tool = "shell/run", args = { line = "ls" } }]
 [[rule]]
 id = "leaves"
@@ -107,6 +107,18 @@ fn is_covered(set: &PolicySet, terms: &Terms, question: &Question) -> bool {
 }
 
 #[test]
+fn a_grant_for_commands_names_the_program() {
+    let set = set();
+    for wide in ["g*", "g* push", "?it push", "[g]it push origin main", "*"] {
+        let refused = set.check_grant(&terms("shell/run", Some(wide), None)).unwrap_err();
+        assert_eq!(refused.code, Code::GrantTooWide, "{wide}");
+    }
+    for fine in ["git push *", "git push origin main", "{git,curl} x"] {
+        set.check_grant(&terms("shell/run", Some(fine), None)).unwrap();
+    }
+}
+
+#[test]
 fn every_command_that_is_asked_about_must_be_covered() {
     let set = set();
     let push = terms("shell/run", Some("git push *"), None);
@@ -115,7 +127,6 @@ fn every_command_that_is_asked_about_must_be_covered() {
         "git push origin main",
         "ls && git push origin main",
         "git push; echo done",
-        "/usr/bin/git push",
         "git push origin a && git push origin b",
     ] {
         assert!(is_covered(&set, &push, &line(covered)), "{covered}");
@@ -130,6 +141,23 @@ fn every_command_that_is_asked_about_must_be_covered() {
         "git pushx",
         "rm x",
         "git push && rm x",
+        // Not as it was shown.
+        "/usr/bin/git push",
+        "git -C other push",
+        "git --no-pager push",
+        "source bin/activate; git push",
+        ". bin/activate && git push",
+        "git() { ls; }; git push",
+        "cd other && git push",
+        "GIT_SSH_COMMAND=ls git push",
+        "export GIT_DIR=x; git push",
+        "env GIT_DIR=x git push",
+        "x=1; git push",
+        "alias git=ls; git push",
+        "set -e; git push",
+        "bash -c 'cd other; git push'",
+        "PATH=x; git push",
+        "read x; git push",
     ] {
         assert!(!is_covered(&set, &push, &line(other)), "{other}");
     }
