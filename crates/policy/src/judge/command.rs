@@ -14,12 +14,65 @@ const SYSTEM_FOLDERS: &[&str] =
     &["/bin", "/sbin", "/usr/bin", "/usr/sbin", "/usr/local/bin", "/opt/homebrew/bin"];
 /// Replaces a blank inside a word.
 const INNER_BLANK: char = '\u{2420}';
-/// Tools with options between their name and the subcommand, and the options that take a value.
-const SUBCOMMAND_TOOLS: &[(&str, &[&str])] = &[
-    ("cargo", &["-C", "-Z", "--config", "--color"]),
-    ("npm", &["--prefix", "-w", "--workspace", "--script-shell"]),
-    ("docker", &["-H", "--host", "-c", "--context", "--config", "-l", "--log-level"]),
+/// A tool with options between its name and its subcommand.
+struct SubcommandTool {
+    name: &'static str,
+    /// Those that take the next word.
+    values: &'static [&'static str],
+    /// Those that take none, and change nothing about what the subcommand is.
+    flags: &'static [&'static str],
+}
+
+const SUBCOMMAND_TOOLS: &[SubcommandTool] = &[
+    SubcommandTool {
+        name: "cargo",
+        values: &["-C", "-Z", "--config", "--color"],
+        flags: &["-q", "--quiet", "-v", "-vv", "--verbose", "--locked", "--offline", "--frozen"],
+    },
+    SubcommandTool {
+        name: "npm",
+        values: &["--prefix", "-w", "--workspace", "--script-shell"],
+        flags: &[
+            "-s",
+            "--silent",
+            "-q",
+            "--quiet",
+            "-ws",
+            "--workspaces",
+            "--if-present",
+            "--offline",
+        ],
+    },
+    SubcommandTool {
+        name: "pnpm",
+        values: &["-F", "--filter", "-C", "--dir", "--reporter", "--loglevel"],
+        flags: &[
+            "-w",
+            "--workspace-root",
+            "-r",
+            "--recursive",
+            "-s",
+            "--silent",
+            "--parallel",
+            "--stream",
+        ],
+    },
+    SubcommandTool { name: "yarn", values: &["--cwd"], flags: &["-s", "--silent"] },
+    SubcommandTool {
+        name: "docker",
+        values: &["-H", "--host", "-c", "--context", "--config", "-l", "--log-level"],
+        flags: &["-D", "--debug"],
+    },
 ];
+
+/// Which options in front of a subcommand are left out.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum LeftOut {
+    /// Those that are known not to change what is done.
+    Known,
+    /// All.
+    All,
+}
 
 /// One simple command, prepared for matching.
 #[derive(Debug)]
@@ -101,7 +154,7 @@ fn narrow(words: &[&str]) -> Vec<GlobText> {
         *name = base;
     }
     let mut spellings = BTreeSet::from([words.join(" ")]);
-    if let Some(words) = without_own_options(&words) {
+    if let Some(words) = without_own_options(&words, LeftOut::Known) {
         spellings.insert(words.join(" "));
     }
     spellings.iter().map(|text| GlobText::new(text)).collect()
@@ -114,7 +167,7 @@ fn wide(words: &[&str]) -> Vec<GlobText> {
     let other_name = (base != **name).then_some(base.as_str());
     for name in std::iter::once(*name).chain(other_name) {
         let plain: Vec<&str> = std::iter::once(name).chain(rest.iter().copied()).collect();
-        let shorter = without_own_options(&plain);
+        let shorter = without_own_options(&plain, LeftOut::All);
         for words in std::iter::once(plain).chain(shorter) {
             // A long command is copied for those spellings alone that differ.
             let bare = words.contains(&"--").then(|| without_separator(&words));
@@ -135,21 +188,28 @@ fn without_separator<'a>(words: &[&'a str]) -> Vec<&'a str> {
 }
 
 /// Removes options between the name of a tool and its subcommand: `git -C . push`; `None` if there are none.
-fn without_own_options<'a>(words: &[&'a str]) -> Option<Vec<&'a str>> {
+fn without_own_options<'a>(words: &[&'a str], what: LeftOut) -> Option<Vec<&'a str>> {
     let (name, behind) = words.split_first()?;
     if *name == "git" {
         let (at, _) = options::git_subcommand(behind.iter().copied());
         let rest = behind.get(at..).unwrap_or_default();
         return (at > 0).then(|| std::iter::once(*name).chain(rest.iter().copied()).collect());
     }
-    let (_, with_value) = SUBCOMMAND_TOOLS.iter().find(|(tool, _)| tool == name)?;
+    let tool = SUBCOMMAND_TOOLS.iter().find(|tool| tool.name == *name)?;
     let mut rest = behind;
     while let Some((word, tail)) = rest.split_first() {
-        let toolchain = *name == "cargo" && word.starts_with('+');
-        if !word.starts_with('-') && !toolchain {
+        let option = word.split('=').next().unwrap_or_default();
+        let is_toolchain = *name == "cargo" && word.starts_with('+');
+        let is_workspace = *name == "yarn" && *word == "workspace";
+        let takes_value = tool.values.contains(word) || is_workspace;
+        let is_known = tool.values.contains(&option) || tool.flags.contains(word);
+        if !(is_known
+            || is_toolchain
+            || is_workspace
+            || what == LeftOut::All && word.starts_with('-'))
+        {
             break;
         }
-        let takes_value = with_value.contains(word);
         rest = if takes_value { tail.get(1..).unwrap_or_default() } else { tail };
     }
     (rest.len() < behind.len())

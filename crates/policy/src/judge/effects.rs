@@ -157,7 +157,10 @@ pub(super) fn access(words: &[Word]) -> Option<Access> {
         return access(fed::started(words)?);
     }
     let reads = READERS.contains(&name) && !(name == "yq" && has_option(rest, "i", &["--inplace"]))
-        || git(words).is_some_and(|(command, _)| GIT_READERS.contains(&command))
+        || git(words).is_some_and(|(command, rest)| {
+            let first = rest.first().map_or("", |word| word.text.as_str());
+            GIT_READERS.contains(&command) || command == "stash" && matches!(first, "show" | "list")
+        })
         || name == "sed" && !has_option(rest, "i", &["--in-place"])
         || name == "find" && only_reads(rest);
     reads.then_some(Access::Read)
@@ -174,7 +177,7 @@ fn only_reads(words: &[Word]) -> bool {
     })
 }
 
-fn is_find_action(text: &str) -> bool {
+pub(super) fn is_find_action(text: &str) -> bool {
     ["-exec", "-ok", "-delete", "-fprint", "-fls"].iter().any(|action| text.starts_with(action))
 }
 
@@ -203,6 +206,12 @@ pub(super) fn trees(words: &[Word]) -> Vec<&str> {
             if named.len() < 2 && name != "tar" { vec!["."] } else { named }
         }
     }
+}
+
+/// The pattern that the files fit which a `find` uses, if there is one.
+pub(super) fn found(words: &[Word]) -> Option<String> {
+    let (_, rest) = split(words).filter(|(name, _)| *name == "find")?;
+    fed::name_pattern(rest)
 }
 
 /// The folders that a `find` starts in.
@@ -386,6 +395,29 @@ const NAMES_ONLY: &[&str] = &[
     "ls", "stat", "test", "[", "[[", "echo", "printf", "basename", "dirname", "du", "realpath",
     "readlink", "tree", "cd", "mkdir",
 ];
+
+/// Whether a command only asks whether files are there, and of what kind.
+pub(super) fn asks_about_files(words: &[Word]) -> bool {
+    split(words).is_some_and(|(name, rest)| {
+        matches!(name, "test" | "[" | "[[")
+            && rest
+                .iter()
+                .any(|word| matches!(word.text.as_str(), "-e" | "-f" | "-d" | "-s" | "-r"))
+            && rest.len() <= 4
+    })
+}
+
+/// Whether the word at this place is a file that is made from its example, as in `cp .env.example .env`.
+pub(super) fn makes_from_example(words: &[Word], at: usize) -> bool {
+    let Some((_, rest)) = split(words).filter(|(name, _)| *name == "cp") else { return false };
+    let is_plain = |text: &str| !text.starts_with('-') || matches!(text, "-n" | "-v" | "-p");
+    let named: Vec<&str> = operands(rest).collect();
+    let [source, target] = named.as_slice() else { return false };
+    let ending = source.strip_prefix(target).and_then(|rest| rest.strip_prefix('.'));
+    at + 1 == words.len()
+        && rest.iter().all(|word| is_plain(&word.text) && !word.dynamic && !word.is_pattern())
+        && matches!(ending, Some("example" | "sample" | "template" | "dist" | "defaults"))
+}
 
 /// Whether a command changes the folder that later ones work in.
 pub(super) fn changes_folder(words: &[Word]) -> bool {

@@ -181,7 +181,15 @@ impl Facts {
                 let is_name = word.is_pattern() && effects::shows_names_only(&simple.words);
                 let is_path = at > 0 || word.text.contains('/') && !word.text.starts_with('/');
                 if is_path && !word.inert && !is_name {
-                    let outside = self.take_word(word, access, &folders, workspace, &mut paths);
+                    let is_made = effects::makes_from_example(&simple.words, at)
+                        && self.is_free(&word.text, &folders, workspace);
+                    let mut unused = Vec::new();
+                    let paths = if is_made || effects::asks_about_files(&simple.words) {
+                        &mut unused
+                    } else {
+                        &mut paths
+                    };
+                    let outside = self.take_word(word, access, &folders, workspace, paths);
                     // From one of the folders that the line has reached it must lie inside.
                     if let Some(Some(path)) = outside.get(..reached).and_then(|all| {
                         all.iter().all(Option::is_some).then(|| all.first().cloned().flatten())
@@ -199,6 +207,19 @@ impl Facts {
         }
         self.check_links(shell);
         self.check_branches(shell);
+    }
+
+    /// Whether there is no file yet at a path, seen from each of the folders.
+    fn is_free(&self, path: &str, folders: &[String], workspace: &dyn Workspace) -> bool {
+        folders.iter().all(|folder| match workspace.resolve(&within(folder, path)) {
+            ResolvedPath::Inside(normal) => {
+                let parent = normal.rsplit_once('/').map_or(".", |(parent, _)| parent);
+                workspace
+                    .files_below(parent)
+                    .is_some_and(|files| !files.iter().any(|file| *file == normal))
+            }
+            ResolvedPath::Outside(_) | ResolvedPath::Unresolvable(_) => false,
+        })
     }
 
     /// Takes what a command does to files that its words do not name.

@@ -1,6 +1,6 @@
 //! The files whose names `xargs` gets from the commands before it.
 
-use super::effects::{has_option, operands, split, starts};
+use super::effects::{has_option, is_find_action, operands, split, starts};
 use super::git::git;
 use crate::shell::{Access, Shell, Simple, Word};
 
@@ -90,6 +90,10 @@ fn found(words: &[Word], rest: &[Word], fed: &mut Fed) -> Option<()> {
 /// The pattern that every path that `find` prints fits.
 pub(super) fn name_pattern(rest: &[Word]) -> Option<String> {
     let at = rest.iter().position(|word| word.text == "-name")?;
+    // What stands before it is done with every file.
+    if rest.iter().take(at).any(|word| is_find_action(&word.text)) {
+        return None;
+    }
     let single =
         !rest.iter().any(|word| matches!(word.text.as_str(), "-o" | "-or" | "!" | "-not" | ","));
     let name = &rest.get(at + 1)?.text;

@@ -84,7 +84,9 @@ fn taken(command: &str, rest: &[Word]) -> Vec<String> {
         let named: Vec<String> = operands(rest).skip(before).map(stash).collect();
         return if named.is_empty() { vec![stash("0")] } else { named };
     }
-    if !GIT_TAKES.contains(&command) {
+    // Without one of these a reset leaves the files as they are.
+    let keeps_files = command == "reset" && !has_option(rest, "", &["--hard", "--merge", "--keep"]);
+    if !GIT_TAKES.contains(&command) || keeps_files {
         return Vec::new();
     }
     let (letters, long): (&str, &[&str]) = match command {

@@ -18,8 +18,9 @@ impl Facts {
     pub(super) fn take_fed(&mut self, simple: &Simple, fed: Option<&Fed>) -> Vec<Tree> {
         let words = &simple.words;
         if words.first().is_none_or(|name| name.text != "xargs") {
-            let trees = effects::trees(words);
-            return trees.into_iter().map(|tree| (tree.to_owned(), None, false)).collect();
+            let pattern = effects::found(words);
+            let tree = |tree: &str| (tree.to_owned(), pattern.clone(), false);
+            return effects::trees(words).into_iter().map(tree).collect();
         }
         let changes = fed::started(words).is_some_and(takes_files);
         if changes && fed.is_none_or(|fed| fed.may_be_option) {
@@ -60,7 +61,14 @@ impl Facts {
                     )));
                     continue;
                 };
-                let fits = |file: &&String| glob.as_ref().is_none_or(|glob| glob.matches_str(file));
+                // What a found folder has in it counts, too.
+                let fits = |file: &&String| {
+                    let ends = file.match_indices('/').map(|(at, _)| at).chain([file.len()]);
+                    glob.as_ref().is_none_or(|glob| {
+                        ends.into_iter()
+                            .any(|end| file.get(..end).is_some_and(|part| glob.matches_str(part)))
+                    })
+                };
                 for file in files.iter().filter(fits) {
                     let shown = format!("{file} in {tree}");
                     paths.push(PathFact::new(&shown, file, access, self.folds_case).one_of_many());

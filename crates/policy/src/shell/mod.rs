@@ -4,6 +4,7 @@
 //! what would run, the line gets findings, and a person is asked about a line with findings at
 //! least. INVARIANT: a line without findings is exactly its commands and redirections.
 
+mod braces;
 mod inner;
 mod lexer;
 pub(crate) mod options;
@@ -121,7 +122,8 @@ pub(crate) struct Shell {
 /// Analyses a line.
 pub(crate) fn analyse(line: &str) -> Shell {
     let mut shell = Shell::default();
-    shell.take_line(line, 0);
+    // Only the line itself is certainly read by bash.
+    shell.take_line(&braces::expanded(line), 0);
     if shell.known_lines.len() == 1 {
         text::mark_printed(&mut shell.commands);
     }

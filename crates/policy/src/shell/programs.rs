@@ -280,6 +280,67 @@ pub(super) fn is_plain_set(texts: &[&str]) -> bool {
     !texts.is_empty()
 }
 
+/// Commands of `sqlite3` itself that only show what a database has.
+const SQLITE_COMMANDS: &[&str] =
+    &[".tables", ".schema", ".databases", ".indexes", ".indices", ".dbinfo"];
+/// Words of its SQL that reach other files or programs.
+const SQLITE_WORDS: &[&str] = &[
+    "readfile",
+    "writefile",
+    "load_extension",
+    "edit",
+    "attach",
+    "vacuum",
+    "fsdir",
+    "zipfile",
+    "lsdir",
+    "fileio",
+    "virtual",
+];
+
+/// Whether a `sqlite3` only uses the database that it names, by statements that stand in the line.
+pub(super) fn is_plain_sqlite(texts: &[&str]) -> bool {
+    let flags = [
+        "-header",
+        "-noheader",
+        "-column",
+        "-csv",
+        "-json",
+        "-line",
+        "-list",
+        "-table",
+        "-box",
+        "-markdown",
+        "-readonly",
+        "-batch",
+        "-bail",
+        "-html",
+        "-tabs",
+        "-quote",
+    ];
+    if matches!(texts, ["-version" | "--version" | "-help" | "--help"]) {
+        return true;
+    }
+    let operands: Vec<&str> = texts.iter().copied().filter(|text| !text.starts_with('-')).collect();
+    let known = texts.iter().filter(|text| text.starts_with('-')).all(|text| {
+        flags.iter().any(|flag| *text == *flag || text.strip_prefix('-') == Some(flag))
+    });
+    // Without a statement it reads commands from its input.
+    let [file, statements @ ..] = operands.as_slice() else { return false };
+    let is_plain = |text: &&str| match text.trim_start().strip_prefix('.') {
+        Some(_) => {
+            let name = text.split_whitespace().next().unwrap_or_default();
+            SQLITE_COMMANDS.contains(&name) && !text.contains(['\n', ';', '|'])
+        }
+        None => {
+            let text = text.to_lowercase();
+            !SQLITE_WORDS.iter().any(|word| has_name(&text, word))
+                && !text.lines().any(|line| line.trim_start().starts_with('.'))
+        }
+    };
+    known && !file.contains(['|', ':']) && !statements.is_empty() && statements.iter().all(is_plain)
+}
+
 /// Whether a `less` only shows files.
 pub(super) fn is_plain_less(texts: &[&str]) -> bool {
     !texts.is_empty()

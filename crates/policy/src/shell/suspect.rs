@@ -3,7 +3,7 @@
 use super::inner::base_name;
 use super::options;
 use super::programs::{
-    gives_identity, is_plain_awk, is_plain_less, is_plain_set, jq_reads_elsewhere,
+    gives_identity, is_plain_awk, is_plain_less, is_plain_set, is_plain_sqlite, jq_reads_elsewhere,
     plain_sed_scripts, rebased_branch,
 };
 use super::variables::{assigned_name, could_run, may_set};
@@ -135,6 +135,12 @@ pub(super) fn findings(words: &[Word]) -> Vec<String> {
         compiler if READS_RESPONSES.contains(&compiler) && texts.iter().any(is_response_file) => {
             "options from a file"
         }
+        "sqlite3" if !is_plain_sqlite(&texts) => "`sqlite3` may run a program or use other files",
+        "openssl"
+            if texts.iter().any(|text| matches!(*text, "-engine" | "-provider" | "-config")) =>
+        {
+            "`openssl` loads a program"
+        }
         "make" | "gmake" if !make_variables_are_plain(&texts) => "`make` with a variable",
         _ => "",
     };
@@ -215,7 +221,7 @@ fn is_interpreter(name: &str, texts: &[&str]) -> bool {
         "ruby" | "lua" | "luajit" | "osascript" | "rscript" | "julia" | "elixir" | "groovy" => "e",
         "node" | "nodejs" | "bun" | "deno" | "tsx" | "ts-node" => "epr",
         "php" => "rRBEF",
-        "tclsh" | "guile" | "racket" | "ghci" | "irb" | "sqlite" | "psql" | "mysql" => "ce",
+        "tclsh" | "guile" | "racket" | "ghci" | "irb" | "psql" | "mysql" => "ce",
         _ => return false,
     };
     let cluster = |text: &&&str| text.starts_with('-') && !text.starts_with("--");

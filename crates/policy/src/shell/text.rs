@@ -3,7 +3,7 @@
 
 use super::Simple;
 use super::options;
-use super::programs::{plain_awk_program, plain_sed_scripts};
+use super::programs::{is_plain_sqlite, plain_awk_program, plain_sed_scripts};
 use super::word::Word;
 
 /// The options of a search.
@@ -191,6 +191,21 @@ pub(super) fn mark(words: &mut [Word]) {
         "grep" | "egrep" | "fgrep" | "zgrep" => searched(&GREP, &texts),
         "rg" => searched(&RG, &texts),
         "jq" => jq_program(&texts).into_iter().collect(),
+        "sqlite3" if is_plain_sqlite(&texts) => {
+            let operands = (0..texts.len())
+                .filter(|at| texts.get(*at).is_some_and(|text| !text.starts_with('-')));
+            operands.skip(1).collect()
+        }
+        "xmllint" => {
+            texts.iter().position(|text| *text == "--xpath").map(|at| at + 1).into_iter().collect()
+        }
+        // Labels of targets.
+        "bazel" | "bazelisk" | "buck2" => {
+            let is_label = |at: &usize| {
+                texts.get(*at).is_some_and(|text| text.starts_with("//") || text.starts_with(':'))
+            };
+            (0..texts.len()).filter(is_label).collect()
+        }
         "git" => of_git(&texts),
         _ => return,
     };

@@ -147,10 +147,10 @@ fn findings_of_the_fuzz_do_not_work() {
 
 #[test]
 fn ordinary_work_is_hardly_asked_about() {
-    check(ORDINARY, 150);
+    check(ORDINARY, 700);
     let lines: Vec<Trick> = serde_json::from_str(ORDINARY).unwrap();
     let stopped: Vec<&Trick> = lines.iter().filter(|line| line.verdict != Verdict::Allow).collect();
-    assert!(stopped.len() * 3 <= lines.len(), "{} of {}", stopped.len(), lines.len());
+    assert!(stopped.len() * 20 <= lines.len(), "{} of {}", stopped.len(), lines.len());
     assert!(stopped.iter().all(|line| !line.why.is_empty()), "each has a reason");
 }
 
