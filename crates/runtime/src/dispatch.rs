@@ -73,6 +73,11 @@ impl Gateway {
     fn read_reply(&self, reply: Reply, preparation: &Preparation, duration_ms: u64) -> Settlement {
         let (mut result, mut error) = match reply {
             Reply::Success { result } => (result, None),
+            Reply::Failure { code: Code::ToolFailed, result: Some(result), .. }
+                if preparation.no_match_is_an_answer && found_nothing(&result) =>
+            {
+                (result, None)
+            }
             Reply::Failure { code, message, result, certainty } => {
                 let may_have_run = certainty != Certainty::DidNotRun;
                 let error = EffectError { code, message, may_have_run };
@@ -141,6 +146,11 @@ impl Gateway {
             redispatches,
         })
     }
+}
+
+/// Whether a command ended with 1 and said nothing about why.
+fn found_nothing(result: &Value) -> bool {
+    result.get("exit_code") == Some(&json!(1)) && result.get("stderr") == Some(&json!(""))
 }
 
 /// The result of a question: the reason of whoever approved it.

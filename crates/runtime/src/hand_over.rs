@@ -401,6 +401,7 @@ fn unprepared() -> Preparation {
         retries_max: 0,
         confinement: None,
         args: None,
+        no_match_is_an_answer: false,
     }
 }
 

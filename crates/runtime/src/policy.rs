@@ -319,6 +319,7 @@ impl Supervisor for PolicySupervisor {
             on_uncertain: tool.on_uncertain(server),
             retries_max: tool.retries_max,
             confinement: self.confinement(server, tool, scope),
+            no_match_is_an_answer: tool.no_match_is_an_answer(filled),
             args,
         })
     }

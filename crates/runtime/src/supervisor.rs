@@ -101,6 +101,8 @@ pub struct Preparation {
     pub confinement: Option<Confinement>,
     /// The arguments with the values of the secrets that they name; those of the request if `None`.
     pub args: Option<FilledArgs>,
+    /// Whether an exit with 1 without a message is an answer: a search found nothing.
+    pub no_match_is_an_answer: bool,
 }
 
 impl Preparation {

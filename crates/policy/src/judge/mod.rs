@@ -115,6 +115,23 @@ pub(crate) fn applies_to(rule: &Rule, server: &Server, tool: &Tool) -> bool {
         && class_matches(&rule.limits, tool)
 }
 
+/// Whether a line of shell only reads and ends with a search.
+pub(crate) fn ends_with_search(line: &str) -> bool {
+    let shell = crate::shell::analyse(line);
+    let is_search = |words: &[crate::shell::Word]| {
+        let name = effects::split(words).map(|(name, _)| name);
+        matches!(name, Some("grep" | "egrep" | "fgrep" | "zgrep" | "rg" | "ag"))
+            || git::git(words).is_some_and(|(command, _)| command == "grep")
+    };
+    shell.opaque.is_empty()
+        && shell.refused.is_none()
+        && shell.commands.last().is_some_and(|last| is_search(&last.words))
+        && shell
+            .commands
+            .iter()
+            .all(|one| effects::access(&one.words) == Some(crate::shell::Access::Read))
+}
+
 /// A denial before any rule is consulted.
 pub(crate) fn denied(code: Code, reason: String) -> Judgement {
     Judgement {

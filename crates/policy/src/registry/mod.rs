@@ -192,6 +192,14 @@ pub enum OnUncertain {
 }
 
 impl Tool {
+    /// Whether a call of it is a line of shell that only reads and ends with a search: then an exit with 1 says that nothing was
+    /// found.
+    #[must_use]
+    pub fn no_match_is_an_answer(&self, args: &Value) -> bool {
+        let line = self.shell_line.as_ref().and_then(|pointer| pointer.first(args));
+        line.and_then(Value::as_str).is_some_and(crate::judge::ends_with_search)
+    }
+
     /// What happens to a call of this tool whose outcome is unknown.
     ///
     /// Unless declared, a write is retried only if that is safe: the server honours keys and the

@@ -96,3 +96,31 @@ fn the_shipped_rule_and_the_cell_have_the_same_list() {
     let except = [&SECRET_FILE_EXAMPLES[..], &["**/.envrc"]].concat();
     assert_eq!(globs("except_path"), except);
 }
+
+#[test]
+fn a_search_without_a_match_is_an_answer() {
+    let set = shipped();
+    let (_, tool) = set.registry().find("shell", "run").unwrap();
+    let is_answer = |line: &str| tool.no_match_is_an_answer(&json!({ "line": line }));
+    for line in [
+        "grep -rn TODO src",
+        "cd src && grep TODO a.rs",
+        "cat a | grep b",
+        "git grep -n TODO",
+        "rg TODO",
+        "git log --oneline | grep fix",
+    ] {
+        assert!(is_answer(line), "{line}");
+    }
+    for line in [
+        "cargo test",
+        "cargo test | grep x",
+        "grep x a && cargo test",
+        "grep x a | wc -l",
+        "grep x $Y",
+        "",
+    ] {
+        assert!(!is_answer(line), "{line}");
+    }
+    assert!(!tool.no_match_is_an_answer(&json!({})));
+}

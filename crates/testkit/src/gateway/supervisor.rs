@@ -182,6 +182,7 @@ impl Supervisor for TestSupervisor {
             retries_max: tool.retries_max,
             confinement: None,
             args: None,
+            no_match_is_an_answer: false,
         })
     }
 

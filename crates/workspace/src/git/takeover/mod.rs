@@ -15,6 +15,7 @@ mod index;
 mod layers;
 mod logs;
 mod objects;
+mod own_files;
 mod refs;
 mod verify;
 mod worktrees;

@@ -7,6 +7,7 @@ use std::path::Path;
 use super::files::{FILE_BYTES_MAX, FileChange};
 use super::layers::{Layers, read_file};
 use super::logs;
+use super::own_files::is_ours;
 use super::refs::RefValue;
 use super::{Baseline, Plan, TakeOver, TakeOverError};
 use crate::git::{Access, split_once};
@@ -41,6 +42,7 @@ impl TakeOver<'_> {
             return Err(TakeOverError::damaged(Path::new(name), &why));
         }
         self.verify_connected(&tips, base)?;
+        self.verify_own_files(&tips, base)?;
         for change in &plan.files {
             let Some(file) = &change.after else { continue };
             let name = change.path.file_name().unwrap_or_default();
@@ -109,6 +111,15 @@ impl TakeOver<'_> {
         if let Some((_, path)) = bad {
             let why = format!("it names `{}`", String::from_utf8_lossy(path));
             return Err(TakeOverError::damaged(&change.path, &why));
+        }
+        if entries.iter().any(|(_, path)| is_ours(path)) {
+            let lower = layers.lower.join(&change.path);
+            let before: BTreeSet<_> =
+                self.index_entries(&lower).unwrap_or_default().into_iter().collect();
+            let own = entries.iter().filter(|entry| is_ours(&entry.1) && !before.contains(*entry));
+            for (id, path) in own {
+                self.require_work_tree_has(id, path, &change.path)?;
+            }
         }
         let mut missing = self.missing(entries.iter().map(|(id, _)| id.as_str()))?;
         if !missing.is_empty() {

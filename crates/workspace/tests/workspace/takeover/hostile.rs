@@ -64,6 +64,49 @@ fn damage_is_refused_and_the_repository_stays_as_it_was() {
     }
 }
 
+/// What a command may not bring into a later checkout, by its index or by a commit.
+const OF_OURS: [&str; 6] = [
+    "b=$(echo evil | git hash-object -w --stdin) && git update-index --cacheinfo 100644,$b,.windlass/config.toml",
+    "b=$(echo evil | git hash-object -w --stdin) && git update-index --add --cacheinfo 100644,$b,.windlass/policy/a.toml && git commit -q -m x",
+    "b=$(echo evil | git hash-object -w --stdin) && git update-index --add --cacheinfo 100644,$b,sub/.Windlass/x && git commit -q -m x",
+    "b=$(echo evil | git hash-object -w --stdin) && t=$(printf '100644 blob %s\\tconfig.toml\\n' $b | git mktree) && t=$(printf '040000 tree %s\\t.windlass\\n' $t | git mktree) && git update-ref refs/heads/x $(git commit-tree -m x -p HEAD $t)",
+    "b=$(printf /etc | git hash-object -w --stdin) && git update-index --add --cacheinfo 120000,$b,.windlass/link && git commit -q -m x",
+    "git rm -q --cached .windlass/config.toml && b=$(echo evil | git hash-object -w --stdin) && git update-index --add --cacheinfo 100644,$b,.windlass/config.toml && git commit -q -m x && git reset -q --soft HEAD~1",
+];
+
+#[test]
+fn no_commit_or_index_brings_files_of_ours_with_another_content() {
+    let cell = || {
+        let cell = Cell::new("sha1");
+        cell.outside("mkdir .windlass && echo mine > .windlass/config.toml && git add -A && git commit -q -m ours");
+        cell
+    };
+    for script in OF_OURS {
+        let cell = cell();
+        let (base, refs) = (cell.baseline(), cell.outside("git for-each-ref"));
+        cell.inside(script);
+        let error = cell.take_over(&base).expect_err(script);
+        assert_eq!(error.code(), Code::GitDamaged, "{script}: {error}");
+        assert!(error.to_string().contains("which only people may change"), "{script}: {error}");
+        assert_eq!(cell.outside("git for-each-ref"), refs, "{script}");
+    }
+    for script in [
+        // A person wrote it.
+        "git add -A && git commit -q -m x",
+        "echo z > z && git add z && git commit -q -m z",
+        "git switch -q old 2>/dev/null || git symbolic-ref HEAD refs/heads/old",
+        "git reset -q --soft HEAD~1",
+        "git branch x HEAD~1",
+        "git commit -q --amend -m other",
+    ] {
+        let cell = cell();
+        cell.outside("echo changed > .windlass/config.toml && echo new > .windlass/new.toml");
+        let base = cell.baseline();
+        cell.inside(script);
+        cell.take_over(&base).unwrap_or_else(|error| panic!("{script}: {error}"));
+    }
+}
+
 /// Commands whose effect is reported as protected, with its name.
 const PROTECTED: [(&str, &str); 24] = [
     (

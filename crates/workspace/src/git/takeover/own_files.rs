@@ -1,0 +1,119 @@
+//! Commits and indexes that would put files of ours into the work tree: a later checkout would write what no command may write.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::Path;
+
+use super::refs::RefValue;
+use super::{Baseline, TakeOver, TakeOverError};
+use crate::git::{Access, split_once};
+
+const OPERATION: &str = "check the files of Windlass";
+/// The folder that only people change, at any depth.
+const OURS: &[u8] = b".windlass";
+/// The largest file of ours that is compared.
+const FILE_BYTES_MAX: u64 = 16 << 20;
+
+/// Whether a path is one of ours, in any letter case.
+pub(super) fn is_ours(path: &[u8]) -> bool {
+    path.split(|byte| *byte == b'/').any(|part| part.eq_ignore_ascii_case(OURS))
+}
+
+impl TakeOver<'_> {
+    /// Refuses new commits that have a file of ours which is neither as it was nor as it is in the work tree.
+    pub(super) fn verify_own_files(
+        &self,
+        tips: &BTreeMap<&str, &str>,
+        base: &Baseline,
+    ) -> Result<(), TakeOverError> {
+        let heads = base.commits();
+        let known: BTreeSet<&str> = base.ids().chain(heads.iter().map(String::as_str)).collect();
+        let new: BTreeMap<&str, &str> = tips
+            .iter()
+            .filter(|(id, _)| !known.contains(**id))
+            .map(|(id, name)| (*id, *name))
+            .collect();
+        if new.is_empty() {
+            return Ok(());
+        }
+        let missing = self.missing(heads.iter().map(String::as_str))?;
+        let before = heads.iter().find(|id| !missing.contains(*id));
+        for (id, name) in new {
+            for (file, path) in self.own_files(before.map(String::as_str), id)? {
+                self.require_work_tree_has(&file, &path, Path::new(name))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses a file of ours, by its id, that is not as it is in the work tree.
+    pub(super) fn require_work_tree_has(
+        &self,
+        id: &str,
+        path: &[u8],
+        at: &Path,
+    ) -> Result<(), TakeOverError> {
+        let file = self.workspace.join(std::ffi::OsStr::from_bytes(path));
+        let is_plain = file
+            .symlink_metadata()
+            .is_ok_and(|found| found.is_file() && found.len() <= FILE_BYTES_MAX);
+        if is_plain && let Ok(bytes) = fs::read(&file) {
+            let objects = self.real_objects()?;
+            let hash = objects.git(OPERATION, Access::Read).args(["hash-object", "--stdin"]);
+            if hash.stdin(bytes).line()? == id {
+                return Ok(());
+            }
+        }
+        let shown = String::from_utf8_lossy(path).into_owned();
+        let why = format!("it has `{shown}`, which only people may change");
+        Err(TakeOverError::damaged(at, &why))
+    }
+
+    /// The ids and paths of the files of ours that a commit has otherwise than another one, or at all.
+    fn own_files(
+        &self,
+        before: Option<&str>,
+        commit: &str,
+    ) -> Result<BTreeSet<(String, Vec<u8>)>, TakeOverError> {
+        let objects = self.real_objects()?;
+        let git = objects.git(OPERATION, Access::Read);
+        let (git, place) = match before {
+            Some(before) => {
+                (git.args(["diff-tree", "-r", "-z", "--raw", "--no-renames", before, commit]), 3)
+            }
+            None => (git.args(["ls-tree", "-r", "-z", "--full-tree", commit]), 2),
+        };
+        let listed = git.output().map_err(TakeOverError::invalid_objects)?;
+        let mut own = BTreeSet::new();
+        let mut records = listed.split(|byte| *byte == 0).filter(|record| !record.is_empty());
+        while let Some(record) = records.next() {
+            let (facts, path) = match before {
+                Some(_) => (record, records.next().unwrap_or_default()),
+                None => split_once(record, b'\t').unwrap_or((record, b"")),
+            };
+            let id = facts.split(|byte| *byte == b' ').nth(place).unwrap_or_default();
+            let is_removed = id.iter().all(|byte| *byte == b'0');
+            if is_ours(path) && !is_removed {
+                own.insert((String::from_utf8_lossy(id).into_owned(), path.to_vec()));
+            }
+        }
+        Ok(own)
+    }
+}
+
+impl Baseline {
+    /// The objects that refs named.
+    fn ids(&self) -> impl Iterator<Item = &str> {
+        self.refs.values().filter_map(|stored| stored.value()?.id())
+    }
+
+    /// The commits that the work trees had.
+    fn commits(&self) -> BTreeSet<String> {
+        let id = |head: &RefValue| match head.target() {
+            Some(target) => self.refs.get(target)?.value()?.id().map(str::to_owned),
+            None => head.id().map(str::to_owned),
+        };
+        self.heads.values().filter_map(id).collect()
+    }
+}
