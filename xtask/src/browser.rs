@@ -21,7 +21,7 @@ pub fn check(root: &Path) -> Result<()> {
         command.args(["-E", TESTS]);
         command
     } else {
-        cargo::command(root, &["test", "--workspace", "--test", "cli", "browser::"])
+        cargo::checked(root, &["test", "--workspace", "--test", "cli", "browser::"])
     };
     // A browser or a package that is missing now is a failure.
     command.env("WINDLASS_TEST_BROWSER", root.join("target").join("browser"));

@@ -7,6 +7,8 @@ use std::process::Command;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
+use crate::compiler;
+
 /// The cargo that runs us, or the one on the path.
 pub fn program() -> OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo"))
@@ -28,10 +30,17 @@ pub fn command(root: &Path, arguments: &[&str]) -> Command {
     command
 }
 
+/// A cargo command that builds our crates as the check does: with lints and documentation.
+pub fn checked(root: &Path, arguments: &[&str]) -> Command {
+    let mut command = command(root, arguments);
+    compiler::use_in(&mut command, root);
+    command
+}
+
 /// A cargo-nextest command that runs tests of the workspace. Many of them wait for processes, pauses and time limits, so
 /// more run at once than there are processors.
 pub fn nextest(root: &Path) -> Command {
-    let mut command = command(root, &["nextest", "run", "--workspace"]);
+    let mut command = checked(root, &["nextest", "run", "--workspace"]);
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     command.arg("--test-threads").arg((processors + processors.div_ceil(2)).to_string());
     command

@@ -24,24 +24,25 @@ pub struct Stage {
 /// All stages, in the order in which they run: quick ones first, and the build before what uses it.
 ///
 /// No stage builds again what another one has built. All of them build with `--workspace` and with the
-/// development dependencies (hence `--examples`, `--all-targets`), because other choices select other
+/// development dependencies (hence `--examples`), because other choices select other
 /// features and then all dependencies are compiled once more.
 pub const STAGES: &[Stage] = &[
     stage("tools", 30, "the programs that the other stages need", tools::require),
     stage("fmt", 10, "formatting", |root| cargo(root, &["fmt", "--all", "--check"])),
     stage("dependencies", 5, "licences, sources and versions", dependencies::check),
     stage("tidy", 5, "layers, file sizes, error pages and other rules", tidy::run),
-    stage("clippy", 300, "lints, warnings are errors", |root| cargo(root, CLIPPY)),
-    stage("docs", 60, "rustdoc, warnings are errors", docs),
-    stage("build", 450, "the binary, the examples and all tests", |root| {
-        cargo::run(&mut build(root))
-    }),
+    stage(
+        "build",
+        540,
+        "the binary, the examples and all tests, with lints and rustdoc: warnings are errors",
+        |root| cargo::run(&mut build(root)),
+    ),
     stage("schemas", 5, "the JSON Schemas are up to date", |root| generate(root, "schemas")),
     stage("vectors", 5, "the test vectors are up to date", |root| generate(root, "vectors")),
     stage("plugin", 5, "the Claude Code plugin is up to date", |root| generate(root, "plugin")),
     stage("tests", 900, "all tests but those of the stages below", tests),
     stage("doctests", 15, "the examples in the documentation", |root| {
-        cargo(root, &["test", "--workspace", "--doc"])
+        cargo::run(&mut cargo::checked(root, &["test", "--workspace", "--doc"]))
     }),
     stage("browser", 110, "the dashboard in a real browser", browser::check),
     stage(
@@ -71,10 +72,6 @@ pub enum Selection<'a> {
     /// The one of this name.
     Only(&'a str),
 }
-
-/// The arguments after `--`, as `cargo clippy` gives them to its compiler.
-const CLIPPY_ARGS: &str = "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__";
-const CLIPPY: &[&str] = &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"];
 
 const fn stage(
     name: &'static str,
@@ -147,19 +144,6 @@ fn table(times: &[(&str, Duration)]) -> String {
     text
 }
 
-/// Builds the documentation of our crates, private items included.
-fn docs(root: &Path) -> Result<()> {
-    let arguments = ["doc", "--workspace", "--lib", "--bins", "--examples", "--no-deps"];
-    let mut command = cargo::command(root, &arguments);
-    command.arg("--document-private-items").env("RUSTDOCFLAGS", "-D warnings");
-    // What the stage `clippy` has found out about our crates is used if it is asked for in the same way.
-    let driver = Path::new(&cargo::program()).with_file_name("clippy-driver");
-    if driver.is_file() {
-        command.env("RUSTC_WORKSPACE_WRAPPER", driver).env("CLIPPY_ARGS", CLIPPY_ARGS);
-    }
-    cargo::run(&mut command)
-}
-
 fn generate(root: &Path, kind: &str) -> Result<()> {
     generate::run(root, &[kind, "--check"])
 }
@@ -170,9 +154,9 @@ const TEST: [&str; 6] = ["test", "--workspace", "--lib", "--bins", "--tests", "-
 /// The command that builds all tests.
 fn build(root: &Path) -> Command {
     let mut command = if tools::has_nextest() {
-        cargo::command(root, &["nextest", "run", "--workspace"])
+        cargo::checked(root, &["nextest", "run", "--workspace"])
     } else {
-        cargo::command(root, &TEST)
+        cargo::checked(root, &TEST)
     };
     command.arg("--no-run");
     command
@@ -184,7 +168,7 @@ fn test(root: &Path) -> Command {
         return cargo::nextest(root);
     }
     println!("cargo-nextest is not installed: `cargo test` is used");
-    cargo::command(root, &TEST)
+    cargo::checked(root, &TEST)
 }
 
 fn tests(root: &Path) -> Result<()> {
@@ -241,7 +225,7 @@ mod tests {
         let told = warning(&stage, Duration::from_millis(20_400));
         assert!(told.starts_with("warning: slow took 20 s, over twice the 10 s"), "{told}");
         // All that take time have one.
-        for name in SLOW.into_iter().chain(["clippy", "docs", "build", "tests"]) {
+        for name in SLOW.into_iter().chain(["build", "tests"]) {
             let stage = STAGES.iter().find(|stage| stage.name == name).unwrap();
             assert!(stage.idle_seconds > 0, "{name}");
         }

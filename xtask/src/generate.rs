@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result};
 
-use crate::cargo::{self, cargo};
+use crate::cargo;
 
 /// Runs `generate` with these arguments.
 ///
@@ -15,7 +15,8 @@ use crate::cargo::{self, cargo};
 /// # Errors
 /// If it cannot be built, or if a file is stale or cannot be written.
 pub fn run(root: &Path, arguments: &[&str]) -> Result<()> {
-    cargo(root, &["build", "--quiet", "--workspace", "--example", "generate"])?;
+    let build = ["build", "--quiet", "--workspace", "--example", "generate"];
+    cargo::run(&mut cargo::checked(root, &build))?;
     // Cargo puts examples beside the binary that runs here.
     let xtask = std::env::current_exe().context("find the running program")?;
     let folder = xtask.parent().context("the running program is in a folder")?;

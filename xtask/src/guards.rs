@@ -8,7 +8,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail, ensure};
 use serde_json::Value;
 
-use crate::cargo::cargo;
+use crate::cargo;
 use crate::{clients, packages};
 
 /// The page with the tables.
@@ -82,7 +82,7 @@ fn text(value: &Value, name: &str) -> Option<String> {
 /// If a client cannot be measured, or the page is stale or cannot be written.
 pub fn run(root: &Path, mode: Mode) -> Result<()> {
     clients::install(root)?;
-    cargo(root, &["build", "--quiet", "--workspace", "--bins"])?;
+    cargo::run(&mut cargo::checked(root, &["build", "--quiet", "--workspace", "--bins"]))?;
     let reports = measure(root)?;
     let page = std::fs::read_to_string(root.join(PAGE)).context("read the page")?;
     let new = with_tables(&page, &format!("{}\n{}", measured_with(root)?, tables(&reports)?))?;

@@ -184,7 +184,7 @@ fn pass(
 ) -> Result<()> {
     println!("==> soak: seed {seed}, scale {scale}");
     let arguments = ["nextest", "run", "--workspace", "--profile", "soak"];
-    let mut command = cargo::command(root, &arguments);
+    let mut command = cargo::checked(root, &arguments);
     for filter in options.filters() {
         command.args(["-E", &filter]);
     }
