@@ -1,0 +1,170 @@
+//! Moves what may not be left out of a workspace, and puts back what was there.
+
+use std::ffi::OsString;
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use windlass_beneath::{Folder, Kind};
+
+use crate::judge::Finding;
+use crate::mark::Mark;
+use crate::record::Record;
+use crate::rel_path::RelPath;
+use crate::scan::KEPT_BYTES_MAX;
+
+/// The permissions of a file that is put back.
+const MODES: u32 = 0o777;
+
+/// Something that was held back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Held {
+    /// Its path in the workspace.
+    pub path: RelPath,
+    /// Why.
+    pub why: String,
+    /// Where it is now; `None` if the command had removed it.
+    pub kept: Option<PathBuf>,
+    /// Whether what was there before is there again.
+    pub is_back: bool,
+}
+
+impl fmt::Display for Held {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: {}", self.path, self.why)?;
+        match &self.kept {
+            Some(kept) => write!(formatter, " (moved to `{}`", kept.display())?,
+            None => formatter.write_str(" (it had been removed")?,
+        }
+        formatter.write_str(if self.is_back { "; as before again)" } else { ")" })
+    }
+}
+
+/// Holds back what was found, folders before what is in them.
+///
+/// # Errors
+/// Those of the operating system; then some of it may be left.
+pub fn hold(
+    root: &Folder,
+    workspace: &Path,
+    record: &Record,
+    findings: &[Finding],
+) -> io::Result<Vec<Held>> {
+    let mut held = Vec::new();
+    if findings.is_empty() {
+        return Ok(held);
+    }
+    let place = record.new_place()?;
+    let mut moved: Vec<&RelPath> = Vec::new();
+    for finding in findings {
+        let Finding { path, why, before } = finding;
+        // What lay in a folder that was moved is moved.
+        let is_moved = moved.iter().any(|folder| path.is_within(folder) && path != *folder);
+        let kept = match is_moved {
+            true => None,
+            false => move_away(root, workspace, &place, path)?,
+        };
+        if kept.is_some() {
+            moved.push(path);
+        }
+        let is_back = match before {
+            Some(before) => {
+                held.extend(clear_way(root, workspace, &place, path)?);
+                put_back(root, record, path, before)?
+            }
+            None => false,
+        };
+        if kept.is_some() || is_back || before.is_some() {
+            held.push(Held { path: path.clone(), why: why.clone(), kept, is_back });
+        }
+    }
+    Ok(held)
+}
+
+/// Moves an entry to a folder of ours, or, where that is on another file system, to a name beside it that means nothing.
+/// It is not deleted: it may be a person who has just made it.
+fn move_away(
+    root: &Folder,
+    workspace: &Path,
+    place: &Path,
+    path: &RelPath,
+) -> io::Result<Option<PathBuf>> {
+    let Some(entry) = root.look(path.as_path())? else { return Ok(None) };
+    let target = Folder::open(place)?;
+    let folder = path.as_path().parent().unwrap_or_else(|| Path::new(""));
+    drop(target.make_folder(folder)?);
+    match root.move_to(path.as_path(), &target, path.as_path()) {
+        Ok(()) => return Ok(Some(place.join(path.as_path()))),
+        Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {}
+        Err(error) => return Err(error),
+    }
+    match entry.kind {
+        Kind::File if entry.size <= KEPT_BYTES_MAX => {
+            let bytes = root.read(path.as_path(), KEPT_BYTES_MAX)?;
+            target.create(path.as_path(), &bytes, entry.mode & MODES)?;
+            root.remove_file(path.as_path())?;
+            Ok(Some(place.join(path.as_path())))
+        }
+        Kind::Link => {
+            target.make_link(&root.link_target(path.as_path())?, path.as_path())?;
+            root.remove_file(path.as_path())?;
+            Ok(Some(place.join(path.as_path())))
+        }
+        Kind::Pipe | Kind::Socket | Kind::Device => {
+            root.remove_file(path.as_path())?;
+            Ok(Some(place.to_owned()))
+        }
+        Kind::File | Kind::Folder => {
+            let label = place.file_name().unwrap_or_default();
+            let mut name = OsString::from(path.name());
+            name.push(".held-");
+            name.push(label);
+            let beside = folder.join(name);
+            root.move_to(path.as_path(), root, &beside)?;
+            Ok(Some(workspace.join(beside)))
+        }
+    }
+}
+
+/// Moves away what took the place of a folder above a path.
+fn clear_way(
+    root: &Folder,
+    workspace: &Path,
+    place: &Path,
+    path: &RelPath,
+) -> io::Result<Option<Held>> {
+    for folder in path.above() {
+        let is_way = |kind| kind == Kind::Folder;
+        if root.look(folder.as_path())?.is_some_and(|entry| !is_way(entry.kind)) {
+            let kept = move_away(root, workspace, place, &folder)?;
+            let why = "it took the place of a folder with such files".to_owned();
+            return Ok(Some(Held { path: folder, why, kept, is_back: false }));
+        }
+    }
+    Ok(None)
+}
+
+/// Puts back what was at a path; says whether it could.
+fn put_back(root: &Folder, record: &Record, path: &RelPath, before: &Mark) -> io::Result<bool> {
+    let folder = path.as_path().parent().unwrap_or_else(|| Path::new(""));
+    match before {
+        Mark::File { digest, mode, .. } => {
+            let bytes = match fs::read(record.kept(digest)) {
+                Ok(bytes) if windlass_kernel::Digest::of(&bytes) == *digest => bytes,
+                Ok(_) => return Ok(false),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+                Err(error) => return Err(error),
+            };
+            drop(root.make_folder(folder)?);
+            root.replace(path.as_path(), &bytes, mode & MODES)?;
+            Ok(true)
+        }
+        Mark::Link { target, .. } => {
+            drop(root.make_folder(folder)?);
+            root.make_link(Path::new(target), path.as_path())?;
+            Ok(true)
+        }
+        Mark::Special(_) | Mark::Unreadable | Mark::Folder { .. } => Ok(false),
+    }
+}

@@ -1,0 +1,148 @@
+//! What is written down about a workspace in a folder of ours, which no cell shows.
+
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use tempfile::{NamedTempFile, TempDir};
+use windlass_kernel::Digest;
+
+use crate::judge::Allowed;
+use crate::scan::Seen;
+
+/// How many contents that nothing needs any more are left before they are removed.
+const SPARE: usize = 64;
+
+/// The folder of one workspace.
+///
+/// `seen.json` is the state that was accepted last, `kept` the contents of its files by digest, `calls` has a file for each
+/// command that is running, locked by its process, and `held` what was held back.
+#[derive(Clone, Debug)]
+pub struct Record {
+    folder: PathBuf,
+}
+
+/// A command that is running. The kernel lets go of its lock when the process ends, however it ends.
+#[derive(Debug)]
+pub struct Running {
+    path: PathBuf,
+    _lock: File,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        // One that stays is found by the next command, and judged.
+        let _ = fs::remove_file(&self.path);
+    }
+}
+
+/// What other commands are about.
+#[derive(Debug, Default)]
+pub struct Others {
+    /// What those that run may change.
+    pub running: Vec<Allowed>,
+    /// What those might change whose process has died.
+    pub died: Vec<(PathBuf, Allowed)>,
+}
+
+impl Record {
+    pub fn open(place: &Path, workspace: &Path) -> io::Result<Self> {
+        let name = Digest::of(workspace.as_os_str().as_encoded_bytes()).hex();
+        let folder = place.join(name.as_str().get(..16).unwrap_or_default());
+        for part in ["kept", "calls", "held"] {
+            fs::create_dir_all(folder.join(part))?;
+        }
+        Ok(Self { folder })
+    }
+
+    /// Waits until no other process works on it. It is let go when the file is dropped.
+    pub fn lock(&self) -> io::Result<File> {
+        let lock = File::options().create(true).append(true).open(self.folder.join("lock"))?;
+        lock.lock()?;
+        Ok(lock)
+    }
+
+    /// The state that was accepted last; `None` if there is none, or none that can be understood.
+    pub fn seen(&self) -> Option<Seen> {
+        let bytes = fs::read(self.folder.join("seen.json")).ok()?;
+        serde_json::from_slice(&bytes).ok()
+    }
+
+    /// Writes the state that is accepted, and removes contents that nothing needs any more.
+    pub fn accept(&self, seen: &Seen) -> io::Result<()> {
+        let file = NamedTempFile::new_in(&self.folder)?;
+        serde_json::to_writer(io::BufWriter::new(&file), seen)?;
+        file.persist(self.folder.join("seen.json"))?;
+        let needed = seen.digests();
+        let mut spare = Vec::new();
+        for entry in fs::read_dir(self.folder.join("kept"))? {
+            let path = entry?.path();
+            let is_needed = needed.iter().any(|digest| path == self.kept(digest));
+            if !is_needed {
+                spare.push(path);
+            }
+        }
+        if spare.len() > SPARE {
+            for path in spare {
+                // The next time tries again.
+                let _ = fs::remove_file(path);
+            }
+        }
+        Ok(())
+    }
+
+    /// Where the contents of this digest are kept.
+    pub fn kept(&self, digest: &Digest) -> PathBuf {
+        self.folder.join("kept").join(digest.hex().as_str())
+    }
+
+    /// Keeps the contents of a file.
+    pub fn keep(&self, digest: &Digest, bytes: &[u8]) -> io::Result<()> {
+        let path = self.kept(digest);
+        if path.symlink_metadata().is_ok() {
+            return Ok(());
+        }
+        let mut file = NamedTempFile::new_in(&self.folder)?;
+        io::Write::write_all(&mut file, bytes)?;
+        file.persist(path)?;
+        Ok(())
+    }
+
+    /// A new folder for what is held back.
+    pub fn new_place(&self) -> io::Result<PathBuf> {
+        Ok(TempDir::with_prefix_in("held-", self.folder.join("held"))?.keep())
+    }
+
+    /// Says that a command is running.
+    pub fn start(&self, allowed: &Allowed) -> io::Result<Running> {
+        let file = NamedTempFile::new_in(self.folder.join("calls"))?;
+        file.as_file().lock()?;
+        serde_json::to_writer(file.as_file(), allowed)?;
+        let (lock, path) = file.keep()?;
+        Ok(Running { path, _lock: lock })
+    }
+
+    /// What other commands are about, without this one.
+    pub fn others(&self, own: Option<&Running>) -> io::Result<Others> {
+        let mut others = Others::default();
+        for entry in fs::read_dir(self.folder.join("calls"))? {
+            let path = entry?.path();
+            if own.is_some_and(|own| own.path == path) {
+                continue;
+            }
+            let file = match File::open(&path) {
+                Ok(file) => file,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
+            // One that died before it had written this was not started yet.
+            let allowed = serde_json::from_reader(&file).unwrap_or_default();
+            match file.try_lock_shared() {
+                Err(TryLockError::WouldBlock) => others.running.push(allowed),
+                Ok(()) => others.died.push((path, allowed)),
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
+        }
+        Ok(others)
+    }
+}

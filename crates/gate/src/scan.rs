@@ -1,0 +1,366 @@
+//! Looks at a workspace.
+//!
+//! A folder whose time of change is the one that was seen before has the same names in it, so only its files that are
+//! remembered are looked at again: a workspace in which nothing happened costs one look at each folder.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{OsStr, OsString};
+use std::io::{self, Read as _};
+use std::path::{Component, Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+use windlass_beneath::{Folder, Kind};
+use windlass_kernel::Digest;
+
+use crate::git_folder::{is_git_folder, is_history, is_of_interest, is_plain_config};
+use crate::mark::{Mark, SpecialKind, Stamp};
+use crate::rel_path::RelPath;
+use crate::rules::Rules;
+
+/// The most files and folders that are looked at.
+const ENTRIES_MAX: usize = 2_000_000;
+/// The longest file whose contents are kept, to be put back.
+pub const KEPT_BYTES_MAX: u64 = 16 << 20;
+/// What `..` and links may lead to besides: it is no file.
+const NOTHING: &str = "/dev/null";
+
+/// What of a workspace is looked at.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scope {
+    /// Folders at the top of the workspace that commands cannot change: of them only whether they are there counts.
+    pub closed: Vec<&'static str>,
+    /// Folders of the top that Windlass itself writes, of which nothing counts.
+    pub passed: Vec<&'static str>,
+    /// Places outside to which links may lead: every cell has them.
+    pub shown: Vec<PathBuf>,
+}
+
+/// A folder that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct FolderSeen {
+    stamp: Stamp,
+    /// The names of the folders in it.
+    folders: Vec<RelPath>,
+    /// The names of the files in it that are remembered.
+    marked: Vec<RelPath>,
+    /// Whether it is a git directory.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_git: bool,
+}
+
+/// What was seen of a workspace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Seen {
+    /// The rules by which files were chosen.
+    rules: Digest,
+    folders: BTreeMap<RelPath, FolderSeen>,
+    /// The files that matter.
+    pub marks: BTreeMap<RelPath, Mark>,
+}
+
+impl Seen {
+    /// The git directory that a path lies in, as it was seen.
+    pub fn git_of(&self, path: &RelPath) -> Option<RelPath> {
+        let mut above: Vec<RelPath> = path.above().collect();
+        above.reverse();
+        above.into_iter().find(|folder| self.folders.get(folder).is_some_and(|seen| seen.is_git))
+    }
+
+    /// The contents that must be kept.
+    pub fn digests(&self) -> BTreeSet<Digest> {
+        let digest = |mark: &Mark| match mark {
+            Mark::File { digest, .. } => Some(*digest),
+            Mark::Link { .. } | Mark::Special(_) | Mark::Unreadable | Mark::Folder { .. } => None,
+        };
+        self.marks.values().filter_map(digest).collect()
+    }
+}
+
+/// Looks at a workspace.
+pub struct Scan<'a> {
+    pub root: &'a Folder,
+    /// Its path, for links with absolute targets.
+    pub workspace: &'a Path,
+    pub rules: &'a Rules,
+    pub scope: &'a Scope,
+    /// What was seen before.
+    pub before: Option<&'a Seen>,
+    /// Takes the contents of files that are remembered and were not read before.
+    pub keep: &'a mut dyn FnMut(Digest, &[u8]) -> io::Result<()>,
+}
+
+/// A folder to look at.
+struct Place {
+    path: RelPath,
+    /// Whether a name on the way may be one that a rule is about.
+    may_match: bool,
+    /// The git directory that it lies in.
+    git: Option<RelPath>,
+}
+
+impl Scan<'_> {
+    /// Looks at all of it.
+    ///
+    /// # Errors
+    /// Those of the operating system, and [`io::ErrorKind::QuotaExceeded`] if there is too much.
+    pub fn run(mut self) -> io::Result<Seen> {
+        let mut seen =
+            Seen { rules: self.rules.digest(), folders: BTreeMap::new(), marks: BTreeMap::new() };
+        let before = self.before.filter(|before| before.rules == seen.rules);
+        let now = now();
+        let mut places = vec![Place { path: RelPath::default(), may_match: false, git: None }];
+        while let Some(place) = places.pop() {
+            if seen.folders.len() + seen.marks.len() > ENTRIES_MAX {
+                return Err(io::ErrorKind::QuotaExceeded.into());
+            }
+            let known = before.and_then(|before| before.folders.get(&place.path));
+            let Some(folder) = self.folder(&place, known, now, &mut seen)? else { continue };
+            let git = match folder.is_git {
+                true => Some(place.path.clone()),
+                false => place.git.clone(),
+            };
+            for name in &folder.marked {
+                let path = place.path.join(name.as_path().as_os_str());
+                let known = before.and_then(|before| before.marks.get(&path));
+                if let Some(mark) = self.mark(&path, known, now)? {
+                    seen.marks.insert(path, mark);
+                }
+            }
+            for name in &folder.folders {
+                let path = place.path.join(name.as_path().as_os_str());
+                let is_history = git.as_ref().is_some_and(|git| {
+                    path.as_path().strip_prefix(git.as_path()).is_ok_and(is_history)
+                });
+                if is_history {
+                    self.alternates(&path, before, now, &mut seen)?;
+                    continue;
+                }
+                let may_match = place.may_match || self.rules.may_match(&name.text());
+                places.push(Place { path, may_match, git: git.clone() });
+            }
+            seen.folders.insert(place.path, folder);
+        }
+        Ok(seen)
+    }
+
+    /// The folder as it was seen, or as it is. `None` if it is gone.
+    fn folder(
+        &self,
+        place: &Place,
+        known: Option<&FolderSeen>,
+        now: i128,
+        seen: &mut Seen,
+    ) -> io::Result<Option<FolderSeen>> {
+        if let Some(known) = known
+            && let Some(entry) = self.root.glance(place.path.as_path())?
+            && entry.kind == Kind::Folder
+        {
+            let stamp = Stamp::of(&entry, now);
+            if known.stamp.proves_unchanged(&stamp) {
+                return Ok(Some(FolderSeen { stamp, ..known.clone() }));
+            }
+        }
+        let unreadable = |seen: &mut Seen| {
+            seen.marks.insert(place.path.clone(), Mark::Unreadable);
+            Ok(None)
+        };
+        let opened = self.root.folder(place.path.as_path());
+        let folder = match opened {
+            Ok(folder) => folder,
+            Err(error) if is_gone(&error) && place.path != RelPath::default() => return Ok(None),
+            Err(error) if is_shut(&error) => return unreadable(seen),
+            Err(error) => return Err(error),
+        };
+        // Before the names are read: a change meanwhile gives a later time.
+        let stamp = Stamp::of(&folder.itself()?, now);
+        let entries = match folder.entries() {
+            Ok(entries) => entries,
+            Err(error) if is_shut(&error) => return unreadable(seen),
+            Err(error) => return Err(error),
+        };
+        Ok(Some(self.listed(place, stamp, entries)))
+    }
+
+    fn listed(&self, place: &Place, stamp: Stamp, entries: Vec<(OsString, Kind)>) -> FolderSeen {
+        let is_top = place.path == RelPath::default();
+        let has = |wanted: &str| entries.iter().any(|(name, _)| name == wanted);
+        let is_git = !is_top && is_git_folder(place.path.name(), &has);
+        let git = match is_git {
+            true => Some(&place.path),
+            false => place.git.as_ref(),
+        };
+        let mut folder = FolderSeen { stamp, folders: Vec::new(), marked: Vec::new(), is_git };
+        for (name, kind) in entries {
+            let text = name.to_string_lossy().into_owned();
+            let own = RelPath::default().join(&name);
+            if is_top && self.scope.passed.contains(&text.as_str()) {
+                continue;
+            }
+            if is_top && self.scope.closed.contains(&text.as_str()) {
+                folder.marked.push(own);
+                continue;
+            }
+            match kind {
+                Kind::Folder => folder.folders.push(own),
+                Kind::Link | Kind::Pipe | Kind::Socket | Kind::Device => folder.marked.push(own),
+                Kind::File => {
+                    let path = place.path.join(&name);
+                    let matters = name == ".git"
+                        || match git {
+                            Some(git) => {
+                                path.as_path().strip_prefix(git.as_path()).is_ok_and(is_of_interest)
+                            }
+                            None => {
+                                (place.may_match || self.rules.may_match(&text))
+                                    && self.rules.of(&path.text()).is_some()
+                            }
+                        };
+                    if matters {
+                        folder.marked.push(own);
+                    }
+                }
+            }
+        }
+        folder
+    }
+
+    /// Of the history of a git directory only what names other objects counts.
+    fn alternates(
+        &mut self,
+        history: &RelPath,
+        before: Option<&Seen>,
+        now: i128,
+        seen: &mut Seen,
+    ) -> io::Result<()> {
+        if history.name() == "objects" {
+            for name in ["info/alternates", "info/http-alternates"] {
+                let path = history.join(OsStr::new(name));
+                let known = before.and_then(|before| before.marks.get(&path));
+                if let Some(mark) = self.mark(&path, known, now)? {
+                    seen.marks.insert(path, mark);
+                }
+            }
+        }
+        // A history that is itself a link leads elsewhere; those are marked where they are listed.
+        Ok(())
+    }
+
+    /// What is remembered of an entry; `None` if it is gone.
+    fn mark(
+        &mut self,
+        path: &RelPath,
+        known: Option<&Mark>,
+        now: i128,
+    ) -> io::Result<Option<Mark>> {
+        let Some(entry) = self.root.look(path.as_path())? else { return Ok(None) };
+        let stamp = Stamp::of(&entry, now);
+        Ok(Some(match entry.kind {
+            Kind::Folder => Mark::Folder { stamp },
+            Kind::Link => {
+                let target = self.root.link_target(path.as_path())?;
+                let stays = self.stays(path, &target);
+                Mark::Link { target: target.to_string_lossy().into_owned(), stays }
+            }
+            Kind::File => match known {
+                Some(Mark::File { digest, mode, plain, stamp: earlier })
+                    if earlier.proves_unchanged(&stamp) =>
+                {
+                    Mark::File { digest: *digest, mode: *mode, plain: *plain, stamp }
+                }
+                _ => match self.read(path, entry.size) {
+                    Ok((digest, plain)) => Mark::File { digest, mode: entry.mode, plain, stamp },
+                    Err(error) if is_gone(&error) => return Ok(None),
+                    Err(error) if is_shut(&error) => Mark::Unreadable,
+                    Err(error) => return Err(error),
+                },
+            },
+            Kind::Pipe | Kind::Socket | Kind::Device => {
+                SpecialKind::of(entry.kind).map_or(Mark::Unreadable, Mark::Special)
+            }
+        }))
+    }
+
+    /// The digest of a file, and whether it is a plain configuration. Its contents are kept unless it is very long.
+    fn read(&mut self, path: &RelPath, size: u64) -> io::Result<(Digest, bool)> {
+        if size <= KEPT_BYTES_MAX {
+            let bytes = self.root.read(path.as_path(), KEPT_BYTES_MAX)?;
+            let digest = Digest::of(&bytes);
+            (self.keep)(digest, &bytes)?;
+            return Ok((digest, path.name() == "config" && is_plain_config(&bytes)));
+        }
+        // A chain of digests is one as good as another for what is only compared with itself.
+        let (mut file, mut digest) = (self.root.file(path.as_path())?, Digest::of(b""));
+        let mut chunk = vec![0; 1 << 20];
+        loop {
+            let count = match file.read(&mut chunk) {
+                Ok(0) => return Ok((digest, false)),
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            let part = Digest::of(chunk.get(..count).unwrap_or_default());
+            digest = Digest::of(&[digest.as_bytes().as_slice(), part.as_bytes()].concat());
+        }
+    }
+
+    /// Whether a link stays in the workspace, or leads to what every cell has.
+    fn stays(&self, path: &RelPath, target: &Path) -> bool {
+        let folder = path.as_path().parent().unwrap_or_else(|| Path::new(""));
+        let mut named = false;
+        // Behind a name, `..` leads out of what that name leads to, which may be a link.
+        let is_tricky = target.components().any(|part| match part {
+            Component::Normal(_) => {
+                named = true;
+                false
+            }
+            Component::ParentDir => named,
+            Component::RootDir | Component::CurDir | Component::Prefix(_) => false,
+        });
+        let full = plain(&self.workspace.join(folder).join(target));
+        match full.strip_prefix(self.workspace) {
+            Ok(_) if !is_tricky => true,
+            Ok(_) if target.is_absolute() => false,
+            Ok(_) => self.root.leads_beneath(&folder.join(target)),
+            Err(_) => {
+                let shown = self.scope.shown.iter().any(|place| full.starts_with(place));
+                !is_tricky && (shown || full == Path::new(NOTHING))
+            }
+        }
+    }
+}
+
+/// The time in nanoseconds since 1970.
+fn now() -> i128 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i128::try_from(since.as_nanos()).unwrap_or_default()
+}
+
+/// The path without `.` and `..`.
+fn plain(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => drop(plain.pop()),
+            Component::CurDir => {}
+            Component::Prefix(_) | Component::RootDir | Component::Normal(_) => plain.push(part),
+        }
+    }
+    plain
+}
+
+/// Whether an error says that something went away, or became something else, since it was listed.
+fn is_gone(error: &io::Error) -> bool {
+    let code = error.raw_os_error();
+    [rustix::io::Errno::NOENT, rustix::io::Errno::NOTDIR, rustix::io::Errno::LOOP]
+        .iter()
+        .any(|gone| code == Some(gone.raw_os_error()))
+}
+
+/// Whether an error says that nobody but its owner or the administrator can look into it.
+fn is_shut(error: &io::Error) -> bool {
+    let code = error.raw_os_error();
+    [rustix::io::Errno::ACCESS, rustix::io::Errno::PERM, rustix::io::Errno::NAMETOOLONG]
+        .iter()
+        .any(|shut| code == Some(shut.raw_os_error()))
+}

@@ -1,0 +1,66 @@
+//! A Windlass that is killed, and several commands at once.
+
+use std::path::Path;
+
+use windlass_gate::Allowed;
+
+use crate::world::World;
+
+/// What a killed process leaves: the file of its command, which nobody locks.
+fn left_by_a_killed_process(state: &Path) {
+    let folder = std::fs::read_dir(state).unwrap().next().unwrap().unwrap().path();
+    std::fs::write(folder.join("calls/left"), "[]").unwrap();
+}
+
+#[test]
+fn what_a_killed_windlass_did_not_compare_is_compared_before_the_next_command() {
+    let world = World::new();
+    world.write("CLAUDE.md", "one");
+    drop(world.watch());
+    world.write("CLAUDE.md", "planted");
+    world.write(".vscode/tasks.json", "planted");
+    left_by_a_killed_process(&world.at("../state"));
+    let held = world.gate().settle(&|_, _| false).unwrap();
+    assert_eq!(world.names(&held), [".vscode/tasks.json", "CLAUDE.md"]);
+    assert_eq!(world.read("CLAUDE.md").as_deref(), Some("one"));
+    // Once.
+    assert_eq!(world.gate().settle(&|_, _| false).unwrap(), []);
+    world.write("CLAUDE.md", "by a person");
+    drop(world.watch());
+    assert_eq!(world.read("CLAUDE.md").as_deref(), Some("by a person"));
+}
+
+#[test]
+fn a_command_that_starts_while_another_runs_accepts_nothing_of_it() {
+    let world = World::new();
+    let (first, second) = (world.watch(), {
+        world.write(".vscode/tasks.json", "planted");
+        world.watch()
+    });
+    let held = second.look(&|_, _| false).unwrap();
+    assert_eq!(world.names(&held), [".vscode/tasks.json"]);
+    assert_eq!(first.look(&|_, _| false).unwrap(), []);
+}
+
+#[test]
+fn what_one_command_may_change_is_not_taken_from_it_by_another() {
+    let world = World::new();
+    let allowed = Allowed(["CLAUDE.md".to_owned()].into());
+    let (first, _) = world.gate().watch(allowed, &|_, _| false).unwrap();
+    let second = world.watch();
+    world.write("CLAUDE.md", "as a person said");
+    assert_eq!(second.look(&|_, _| false).unwrap(), []);
+    assert_eq!(first.look(&|_, _| false).unwrap(), []);
+    assert_eq!(world.read("CLAUDE.md").as_deref(), Some("as a person said"));
+}
+
+#[test]
+fn a_state_that_cannot_be_understood_is_made_anew() {
+    let world = World::new();
+    world.write("CLAUDE.md", "one");
+    drop(world.watch());
+    let folder = std::fs::read_dir(world.at("../state")).unwrap().next().unwrap().unwrap().path();
+    std::fs::write(folder.join("seen.json"), "{}").unwrap();
+    drop(world.watch());
+    assert_eq!(world.held(|| world.write("CLAUDE.md", "two")), ["CLAUDE.md"]);
+}

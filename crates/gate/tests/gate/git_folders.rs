@@ -1,0 +1,109 @@
+//! Git directories that a command makes or changes.
+
+use std::fs;
+
+use crate::world::World;
+
+const NOTHING: [&str; 0] = [];
+
+#[test]
+fn a_plain_repository_passes() {
+    let world = World::new();
+    let held = world.held(|| {
+        world.run("git", &["init", "-q", "sub"]);
+        world.write("sub/file", "x");
+        world.run("git", &["-C", "sub", "add", "-A"]);
+        world.run(
+            "git",
+            &[
+                "-C",
+                "sub",
+                "-c",
+                "user.name=a",
+                "-c",
+                "user.email=a@b.example",
+                "commit",
+                "-qm",
+                "x",
+            ],
+        );
+        world.run("git", &["-C", "sub", "remote", "add", "origin", "https://example.org/x.git"]);
+        world.run("git", &["clone", "-q", "sub", "copy"]);
+        world.run("git", &["clone", "-q", "--bare", "sub", "bare"]);
+        world.run("git", &["-C", "copy", "gc", "-q"]);
+    });
+    assert_eq!(held, NOTHING);
+    world.run("git", &["-C", "copy", "status", "-s"]);
+}
+
+#[test]
+fn what_makes_git_start_programs_is_held_back() {
+    let world = World::new();
+    world.run("git", &["init", "-q", "mine"]);
+    world.run("git", &["-C", "mine", "config", "core.fsmonitor", "my-own"]);
+    let mine = world.read("mine/.git/config");
+    let held = world.held(|| {
+        world.run("git", &["init", "-q", "sub"]);
+        world.run("git", &["-C", "sub", "config", "core.fsmonitor", "touch pwned"]);
+        world.write("sub/.git/hooks/pre-commit", "touch pwned");
+        world.run("git", &["-C", "mine", "config", "core.hooksPath", "evil"]);
+        world.write("mine/.git/info/attributes", "* filter=x");
+        world.run("git", &["init", "-q", "--bare", "bare"]);
+        world.run("git", &["-C", "bare", "config", "alias.st", "!touch pwned"]);
+        world.write("sub/.git/rebase-merge/git-rebase-todo", "exec touch pwned");
+        world.write("sub/.git/objects/info/alternates", "/elsewhere");
+        world.write("other/.git", "gitdir: ../hidden");
+        world.link("hidden", "more");
+        fs::create_dir_all(world.at("third")).unwrap();
+        world.link("../hidden", "third/.git");
+    });
+    assert_eq!(
+        held,
+        [
+            "bare/config",
+            "mine/.git/config",
+            "mine/.git/info/attributes",
+            "other/.git",
+            "sub/.git/config",
+            "sub/.git/hooks/pre-commit",
+            "sub/.git/objects/info/alternates",
+            "sub/.git/rebase-merge/git-rebase-todo",
+            "third/.git",
+        ]
+    );
+    assert_eq!(world.read("mine/.git/config"), mine);
+}
+
+#[test]
+fn a_git_directory_that_is_put_together_bit_by_bit_is_seen() {
+    let world = World::new();
+    assert_eq!(
+        world.held(|| world.write("x/config", "[core]\nfsmonitor = touch pwned\n")),
+        NOTHING
+    );
+    let held = world.held(|| {
+        world.write("x/HEAD", "ref: refs/heads/main\n");
+        fs::create_dir_all(world.at("x/objects")).unwrap();
+        fs::create_dir_all(world.at("x/refs")).unwrap();
+    });
+    assert_eq!(held, ["x/config"]);
+    // A folder that is renamed to one.
+    assert_eq!(
+        world.held(|| world.write("y/config", "[core]\nfsmonitor = touch pwned\n")),
+        NOTHING
+    );
+    assert_eq!(world.held(|| fs::rename(world.at("y"), world.at(".git")).unwrap()), [".git"]);
+    assert_eq!(world.held(|| world.write("z/y/hooks/post-checkout", "touch pwned\n")), NOTHING);
+    let held = world.held(|| fs::rename(world.at("z/y"), world.at("z/.git")).unwrap());
+    assert_eq!(held, ["z/.git/hooks/post-checkout"]);
+}
+
+#[test]
+fn the_repository_of_the_workspace_is_not_made_by_a_command() {
+    let world = World::new();
+    let held = world.held(|| world.run("git", &["init", "-q", "."]));
+    assert_eq!(held, [".git"]);
+    // One that is there is somebody else's to look after.
+    world.run("git", &["init", "-q", "."]);
+    assert_eq!(world.held(|| world.run("git", &["config", "core.fsmonitor", "x"])), NOTHING);
+}

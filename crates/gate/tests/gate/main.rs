@@ -1,0 +1,8 @@
+//! The tests of the crate, one program.
+
+#![expect(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
+
+mod died;
+mod git_folders;
+mod settings;
+mod world;

@@ -1,0 +1,102 @@
+//! A workspace and a gate around it.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+
+use tempfile::TempDir;
+use windlass_gate::{Allowed, Gate, Held, Rule, Rules, Scope, Watch};
+use windlass_text::Glob;
+
+/// What the rules of these tests are about.
+const PATHS: [&str; 5] = [
+    "**/.{claude,vscode,husky}/**",
+    "**/CLAUDE.md",
+    "**/*.code-workspace",
+    "**/.github/workflows/**",
+    "**/.mcp.json",
+];
+
+pub struct World {
+    place: TempDir,
+    rules: Arc<Rules>,
+}
+
+impl World {
+    pub fn new() -> Self {
+        let paths = PATHS.iter().map(|path| Glob::in_workspace(path).unwrap()).collect();
+        let (id, reason) = ("settings".to_owned(), "others obey it".to_owned());
+        let rules = Arc::new(Rules::new(vec![Rule { id, reason, paths, except: Vec::new() }]));
+        let world = Self { place: tempfile::tempdir().unwrap(), rules };
+        fs::create_dir_all(world.at("")).unwrap();
+        fs::create_dir(world.place.path().join("usr")).unwrap();
+        world
+    }
+
+    pub fn at(&self, path: &str) -> PathBuf {
+        self.place.path().join("work").join(path)
+    }
+
+    pub fn outside(&self) -> PathBuf {
+        self.place.path().join("usr")
+    }
+
+    pub fn write(&self, path: &str, text: &str) {
+        let path = self.at(path);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, text).unwrap();
+    }
+
+    pub fn read(&self, path: &str) -> Option<String> {
+        fs::read_to_string(self.at(path)).ok()
+    }
+
+    pub fn link(&self, target: impl AsRef<Path>, path: &str) {
+        symlink(target, self.at(path)).unwrap();
+    }
+
+    pub fn run(&self, program: &str, args: &[&str]) {
+        let status = Command::new(program)
+            .args(args)
+            .current_dir(self.at(""))
+            .env("GIT_CONFIG_GLOBAL", "/dev/null")
+            .status();
+        assert!(status.unwrap().success(), "{program} {args:?}");
+    }
+
+    pub fn gate(&self) -> Gate {
+        let scope = Scope {
+            closed: vec![".git", ".windlass"],
+            passed: Vec::new(),
+            shown: vec![self.outside()],
+        };
+        Gate::new(&self.place.path().join("state"), &self.at(""), &self.rules, scope).unwrap()
+    }
+
+    pub fn watch(&self) -> Watch {
+        let (watch, held) = self.gate().watch(Allowed::default(), &|_, _| false).unwrap();
+        assert_eq!(held, []);
+        watch
+    }
+
+    /// What is held back of what `act` does, by path.
+    pub fn held(&self, act: impl FnOnce()) -> Vec<String> {
+        let watch = self.watch();
+        act();
+        self.names(&watch.look(&|_, _| false).unwrap())
+    }
+
+    /// The paths of what was held back. What was moved away is no longer there.
+    pub fn names(&self, held: &[Held]) -> Vec<String> {
+        for one in held {
+            if let Some(kept) = &one.kept {
+                assert!(kept.symlink_metadata().is_ok(), "{one}");
+                let now = self.at(&one.path.text()).symlink_metadata();
+                assert!(one.is_back || now.is_err() || now.unwrap().is_dir(), "{one}");
+            }
+        }
+        held.iter().map(|one| one.path.text()).collect()
+    }
+}
