@@ -173,7 +173,8 @@ impl GatewayProvider for GatewayPool {
     }
 
     fn confinement(&self, workspace: &Path, run: TraceId) -> Option<Confinement> {
-        Some(Confinement::writing(workspace, run))
+        let file_rules = windlass_runtime::file_rules_of(&self.set);
+        Some(Confinement { file_rules, ..Confinement::writing(workspace, run) })
     }
 
     fn class_of(&self, server: &str, tool: &str) -> Option<RiskLevel> {

@@ -51,9 +51,8 @@ impl Sandbox {
         command: &AttachedCommand<'_>,
     ) -> Result<Option<ExitStatus>, CallFailure> {
         let cell = self.open(confinement)?;
-        let before = cell.protected();
         let ended = run(&cell, command);
-        let closed = cell.close(&before);
+        let closed = cell.close();
         let status = ended?;
         closed.map(|()| status)
     }

@@ -89,6 +89,11 @@ impl CallFailure {
         Self::new(error.code(), certainty, error.to_string())
     }
 
+    /// An earlier command left what no command may; this one was not started.
+    pub fn left_behind(message: impl AsRef<str>) -> Self {
+        Self::new(Code::ProtectedPathChanged, Certainty::DidNotRun, message)
+    }
+
     /// A command created or changed what no command may.
     pub fn protected(paths: &[String]) -> Self {
         let message = format!("no command may create or change {}", paths.join(", "));

@@ -37,10 +37,10 @@ pub(crate) fn perform(
         (Some(_), None) => Err(CallFailure::sandbox("there is no sandbox for the command")),
         (Some(confinement), Some(sandbox)) => {
             let cell = sandbox.open(confinement)?;
-            let (mut network, before) = (CommandNetwork::new(cell.rules()), cell.protected());
+            let mut network = CommandNetwork::new(cell.rules());
             let finished = start(command, Some((&cell, &mut network)));
             let network = network.finish();
-            match (finished, cell.close(&before)) {
+            match (finished, cell.close()) {
                 (Ok(finished), closed) => Ok((finished, network, closed.err())),
                 (Err(_), Err(failure)) | (Err(failure), Ok(())) => Err(failure),
             }

@@ -22,8 +22,8 @@ mod pinned;
 mod pool;
 mod post;
 mod post_stream;
-mod protected_paths;
 mod sandbox;
+mod workspace_watch;
 
 pub use agent_process::{AgentProcess, AgentProgram};
 pub use attached::AttachedCommand;
@@ -35,3 +35,4 @@ pub use post::{Post, PostAnswer, PostError, exchange, post_json};
 pub use post_stream::{PostedStream, ResponsePiece, post_stream};
 pub use sandbox::{Confinement, Sandbox, SandboxSettings};
 pub use windlass_cell::{Access, Limits, ReceivedSignal, received_signal};
+pub use windlass_gate::{Rule as FileRule, Rules as FileRules};

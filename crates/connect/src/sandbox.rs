@@ -13,6 +13,7 @@ use windlass_cell::{
 };
 
 use windlass_broker::BrokerRules;
+use windlass_gate::Rules;
 use windlass_kernel::{Digest, HostRule};
 use windlass_workspace::{Baseline, Git, PinnedPath, Signature, TreeId, find_helper, take_over};
 
@@ -20,10 +21,10 @@ use crate::Certainty;
 use crate::cache_changes::CacheChanges;
 use crate::cache_settings::CacheSettings;
 use crate::call_failure::CallFailure;
-use crate::client_files::{CLIENT_FILES, client_files};
+use crate::client_files::client_files;
 use crate::hidden_files::HiddenFiles;
 use crate::pinned::ShownFiles;
-use crate::protected_paths::{ProtectedContents, ProtectedPaths};
+use crate::workspace_watch::WorkspaceWatch;
 
 /// How long the temporary files of a run are kept after its last command.
 const TEMPORARY_AGE_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -48,6 +49,10 @@ pub struct Confinement {
     pub drops_git_changes: bool,
     /// Files of the workspace that it gets as they were when the run started.
     pub pinned: Vec<PinnedPath>,
+    /// The rules about files of the workspace, against which what it changed is held at its end.
+    pub file_rules: Arc<Rules>,
+    /// The files that its line names as written: it was judged with them in view.
+    pub named: Vec<String>,
     /// The tree that git shows it as staged, in an index of its own; otherwise it has the user's index.
     pub staged: Option<TreeId>,
 }
@@ -62,7 +67,7 @@ impl Confinement {
 
     /// One that reaches nothing and belongs to no run.
     #[must_use]
-    pub const fn new(workspace: PathBuf, access: Access) -> Self {
+    pub fn new(workspace: PathBuf, access: Access) -> Self {
         Self {
             workspace,
             access,
@@ -71,6 +76,8 @@ impl Confinement {
             is_server: false,
             drops_git_changes: false,
             pinned: Vec::new(),
+            file_rules: Arc::new(Rules::new(Vec::new())),
+            named: Vec::new(),
             staged: None,
         }
     }
@@ -126,7 +133,7 @@ pub(crate) struct OpenCell {
     cell: Cell,
     git: Option<GitChanges>,
     drops_git_changes: bool,
-    protected: ProtectedPaths,
+    watch: Option<WorkspaceWatch>,
     rules: BrokerRules,
     variables: Vec<(&'static str, String)>,
     _shown: ShownFiles,
@@ -173,12 +180,6 @@ impl Sandbox {
             Level::Full => self.maker().map_err(CallFailure::sandbox)?,
             Level::Landlock => Maker::Own,
         };
-        let mut protected = ProtectedPaths::new(folder.join("removed"));
-        if *access == Access::Write {
-            protected.add(workspace.join(".windlass"));
-            protected.add(workspace.join(".git"));
-            CLIENT_FILES.iter().for_each(|name| protected.add(workspace.join(name)));
-        }
         let has_overlays = maker == Maker::Own;
         let caches = match is_server {
             true => CacheChanges::own(folder),
@@ -190,12 +191,11 @@ impl Sandbox {
         if let Some(tree) = staged {
             shown.stage(*level, folder, workspace, tree)?;
         }
+        let mut top = None;
         let (mut mounts, changes) = match level {
             Level::Full => {
                 let git = find_git(workspace).map_err(CallFailure::sandbox)?;
-                if let Some(git) = git.as_ref().filter(|_| *access == Access::Write) {
-                    git.submodule_links().into_iter().for_each(|link| protected.add(link));
-                }
+                top = git.as_ref().map(|git| git.top.clone());
                 let writes = *access == Access::Write && has_overlays && !is_server;
                 let changes = git.clone().filter(|_| writes).map(|git| self.git_changes(git));
                 let changes = changes.transpose()?;
@@ -215,6 +215,17 @@ impl Sandbox {
                 (mounts, changes)
             }
             Level::Landlock => (self.landlock_mounts(workspace, *access), None),
+        };
+        let watch = match access {
+            Access::Write => {
+                let (place, top) = (folder.join("gate"), top.as_deref());
+                let watch = WorkspaceWatch::start(&place, *level, confinement, top, &mounts)?;
+                if *is_server && *level == Level::Full {
+                    mounts.extend(watch.seals());
+                }
+                Some(watch)
+            }
+            Access::Read => None,
         };
         let cache_settings = CacheSettings::of(&self.settings.layout);
         // Those of a command whose Windlass died.
@@ -238,7 +249,7 @@ impl Sandbox {
             cell,
             git: changes,
             drops_git_changes: confinement.drops_git_changes,
-            protected,
+            watch,
             rules,
             variables,
             _shown: shown,
@@ -317,14 +328,17 @@ impl Sandbox {
     /// # Errors
     /// Why it does not work.
     pub fn try_out(&self) -> Result<Maker, String> {
+        let workspace = self.settings.folder.join("trial");
+        let made = std::fs::create_dir_all(&workspace);
+        made.map_err(|error| format!("cannot create `{}`: {error}", workspace.display()))?;
         let cell = self
-            .open(&Confinement::writing(&self.settings.folder, "doctor"))
+            .open(&Confinement::writing(&workspace, "doctor"))
             .map_err(|failure| failure.message)?;
         let program = Program {
             argv: vec!["true".as_ref()],
             stdin: None,
             env: Vec::new(),
-            cwd: &self.settings.folder,
+            cwd: &workspace,
             limits: Limits { timeout: TRY_OUT, output_bytes_max: 4096 },
             confined: Some(cell.confined()),
             excess: Excess::End,
@@ -381,30 +395,44 @@ impl Sandbox {
 }
 
 impl OpenCell {
-    /// What is at the protected paths now.
-    pub fn protected(&self) -> ProtectedContents {
-        self.protected.contents()
+    /// Fails if a server has changed what no command may since it was last looked at.
+    pub fn require_unchanged(&self) -> Result<(), CallFailure> {
+        let held = self.watch.as_ref().map_or(Ok(Vec::new()), |watch| watch.look(&[]))?;
+        if held.is_empty() { Ok(()) } else { Err(CallFailure::protected(&held)) }
     }
 
-    /// Fails if a call of a server changed what is at protected paths.
-    pub fn require_unchanged(&self, before: &ProtectedContents) -> Result<(), CallFailure> {
-        match self.protected.check(before)? {
-            changed if changed.is_empty() => Ok(()),
-            changed => Err(CallFailure::protected(&changed)),
+    /// When a server has ended: holds back what it left, and tells whoever starts the next command.
+    pub fn close_unheard(&self) {
+        if let Some(watch) = &self.watch {
+            watch.look_and_tell_later();
         }
     }
 
-    /// Takes over what the command changed in the git directory, and removes what it may not create.
-    pub fn close(self, before: &ProtectedContents) -> Result<(), CallFailure> {
+    /// Takes over what the command changed in the git directory, and holds back what it may not leave, whatever went wrong.
+    pub fn close(self) -> Result<(), CallFailure> {
         let dropped = self.caches.drop_settings(&self.cache_settings, &self.cell.mounts);
+        let changes = self.git.as_ref().filter(|_| !self.drops_git_changes);
+        let taken = changes.map(|changes| {
+            take_over(&changes.git.common, &changes.upper(), &changes.git.top, &changes.before)
+                .map_err(|error| CallFailure::git(Certainty::Unknown, &error))
+        });
+        let taken = taken.transpose();
+        let held = self.watch.as_ref().map(|watch| {
+            let brought = match (&taken, changes) {
+                (Ok(Some(taken)), Some(changes)) if moved_refs(&taken.taken) => {
+                    watch.brought(&changes.before)
+                }
+                (_, _) => Ok(Vec::new()),
+            };
+            // Without knowing what is new nothing counts as committed before.
+            let held = watch.look(brought.as_deref().unwrap_or_default());
+            brought.and(held)
+        });
         let mut protected = Vec::new();
-        if let Some(changes) = self.git.as_ref().filter(|_| !self.drops_git_changes) {
-            let GitChanges { git, before, .. } = changes;
-            let taken = take_over(&git.common, &changes.upper(), &git.top, before)
-                .map_err(|error| CallFailure::git(Certainty::Unknown, &error))?;
+        if let Some(taken) = taken? {
             protected.extend(taken.protected.into_iter().map(|path| format!(".git/{path}")));
         }
-        protected.extend(self.protected.check(before)?);
+        protected.extend(held.transpose()?.unwrap_or_default());
         protected.extend(dropped.map_err(|why| CallFailure::internal(Certainty::Unknown, why))?);
         match protected.is_empty() {
             true => Ok(()),
@@ -426,6 +454,11 @@ impl OpenCell {
     pub fn confined(&self) -> Confined<'_> {
         Confined { launcher: &self.launcher, cell: &self.cell }
     }
+}
+
+/// Whether refs or current commits are among what was taken over.
+fn moved_refs(taken: &[String]) -> bool {
+    taken.iter().any(|name| name.starts_with("refs/") || name == "HEAD" || name.ends_with("/HEAD"))
 }
 
 /// Removes the folders that have not been used for a long time.

@@ -1,5 +1,6 @@
 //! A workspace around a command.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,6 +9,7 @@ use windlass_beneath::Folder;
 
 use crate::hold::{Held, hold};
 use crate::judge::{Allowed, Committed, findings};
+use crate::mark::Mark;
 use crate::record::{Record, Running};
 use crate::rules::Rules;
 use crate::scan::{Scan, Scope, Seen};
@@ -53,8 +55,14 @@ impl Gate {
         Ok(Self { workspace: workspace.to_owned(), record, rules: Arc::clone(rules), scope })
     }
 
-    /// Before a command: writes down what is there. What a command left whose Windlass was killed is held back first, and
-    /// returned.
+    /// What commits of commands have brought that no person has seen.
+    #[must_use]
+    pub fn doubted(&self) -> BTreeSet<String> {
+        self.record.doubted()
+    }
+
+    /// Before a command: writes down what is there. What a command left whose Windlass was killed is held back first. Lines
+    /// about that, and about what was held back when nobody was there to be told, are returned.
     ///
     /// # Errors
     /// [`GateError`].
@@ -62,12 +70,12 @@ impl Gate {
         &self,
         allowed: Allowed,
         committed: &Committed<'_>,
-    ) -> Result<(Watch, Vec<Held>), GateError> {
+    ) -> Result<(Watch, Vec<String>), GateError> {
         self.told(|| {
             let _lock = self.record.lock()?;
-            let held = self.settle_locked(committed)?;
+            let told = self.settle_locked(committed)?;
             let running = self.record.start(&allowed)?;
-            Ok((Watch { gate: self.clone(), allowed, running }, held))
+            Ok((Watch { gate: self.clone(), allowed, running }, told))
         })
     }
 
@@ -75,20 +83,21 @@ impl Gate {
     ///
     /// # Errors
     /// [`GateError`].
-    pub fn settle(&self, committed: &Committed<'_>) -> Result<Vec<Held>, GateError> {
+    pub fn settle(&self, committed: &Committed<'_>) -> Result<Vec<String>, GateError> {
         self.told(|| {
             let _lock = self.record.lock()?;
             self.settle_locked(committed)
         })
     }
 
-    fn settle_locked(&self, committed: &Committed<'_>) -> io::Result<Vec<Held>> {
+    fn settle_locked(&self, committed: &Committed<'_>) -> io::Result<Vec<String>> {
         let others = self.record.others(None)?;
-        let mut held = Vec::new();
+        let mut told = self.record.to_tell();
         if !others.died.is_empty() {
             let died = others.died.iter().map(|(_, allowed)| allowed);
             let allowed = together(died.chain(&others.running));
-            held = self.compare(&allowed, committed)?;
+            let held = self.compare(&allowed, committed)?;
+            told.extend(held.iter().map(Held::to_string));
         } else if others.running.is_empty() {
             // Nobody but people has been here since.
             let before = self.record.seen();
@@ -100,7 +109,8 @@ impl Gate {
         for (path, _) in &others.died {
             std::fs::remove_file(path)?;
         }
-        Ok(held)
+        self.record.told()?;
+        Ok(told)
     }
 
     /// Holds back what may not be left, and accepts the rest.
@@ -144,6 +154,52 @@ impl Gate {
 }
 
 impl Watch {
+    /// The files of the workspace that rules are about, as they were accepted last. A cell can show them read-only.
+    #[must_use]
+    pub fn files(&self) -> Vec<PathBuf> {
+        let Gate { workspace, record, rules, .. } = &self.gate;
+        let Some(seen) = record.seen() else { return Vec::new() };
+        let files = seen.marks.iter().filter(|(path, mark)| {
+            matches!(mark, Mark::File { .. }) && rules.of(&path.text()).is_some()
+        });
+        files.map(|(path, _)| workspace.join(path.as_path())).collect()
+    }
+
+    /// What commits of commands have brought that no person has seen, by the names of [`Watch::doubt`].
+    #[must_use]
+    pub fn doubted(&self) -> BTreeSet<String> {
+        self.gate.record.doubted()
+    }
+
+    /// Remembers what commits of commands have brought. A later command could otherwise have git write it into the workspace.
+    ///
+    /// # Errors
+    /// [`GateError`].
+    pub fn doubt(&self, doubted: &BTreeSet<String>) -> Result<(), GateError> {
+        self.gate.told(|| self.gate.record.doubt(doubted))
+    }
+
+    /// The workspace.
+    #[must_use]
+    pub fn workspace(&self) -> &Path {
+        &self.gate.workspace
+    }
+
+    /// The rules about files.
+    #[must_use]
+    pub fn rules(&self) -> &Rules {
+        &self.gate.rules
+    }
+
+    /// As [`Watch::look`], when nobody is there to be told: whoever starts the next command is.
+    ///
+    /// # Errors
+    /// [`GateError`].
+    pub fn look_and_tell_later(&self, committed: &Committed<'_>) -> Result<(), GateError> {
+        let held = self.look(committed)?;
+        self.gate.told(|| self.gate.record.tell_later(&held))
+    }
+
     /// While it goes on, or when it has ended: holds back what may not be left.
     ///
     /// # Errors
@@ -159,6 +215,9 @@ impl Watch {
     }
 }
 
-fn together<'a>(all: impl Iterator<Item = &'a Allowed>) -> Allowed {
-    Allowed(all.flat_map(|allowed| allowed.0.iter().cloned()).collect())
+fn together<'a>(all: impl Iterator<Item = &'a Allowed> + Clone) -> Allowed {
+    Allowed {
+        is_sealed: all.clone().all(|allowed| allowed.is_sealed),
+        paths: all.flat_map(|allowed| allowed.paths.iter().cloned()).collect(),
+    }
 }

@@ -11,14 +11,21 @@ use crate::scan::Seen;
 /// The folder of Windlass in a project.
 const PROJECT: &str = ".windlass";
 
-/// What a call may change although a rule is about it: its line was judged with these paths in view.
+/// What a command may change although a rule is about it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Allowed(pub BTreeSet<String>);
+pub struct Allowed {
+    /// The paths that its line names: it was judged with them in view.
+    pub paths: BTreeSet<String>,
+    /// Whether the files that were there are read-only in its cell. Then it can take none of them away but with its folder, so
+    /// one that changed in its folder was changed by a person.
+    pub is_sealed: bool,
+}
 
 impl Allowed {
     /// Whether a path, or a folder above it, was named.
     pub fn has(&self, path: &RelPath) -> bool {
-        self.0.contains(&path.text()) || path.above().any(|folder| self.0.contains(&folder.text()))
+        self.paths.contains(&path.text())
+            || path.above().any(|folder| self.paths.contains(&folder.text()))
     }
 }
 
@@ -111,6 +118,9 @@ fn reason(
         return git_reason(path, &git, is);
     }
     let rule = rules.of(&path.text())?;
+    if allowed.is_sealed && was.is_some() && before.is_in_same_folder(path, after) {
+        return None;
+    }
     if allowed.has(path) || committed(path, is) {
         return None;
     }

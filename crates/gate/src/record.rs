@@ -1,5 +1,6 @@
 //! What is written down about a workspace in a folder of ours, which no cell shows.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,6 +8,7 @@ use std::path::{Path, PathBuf};
 use tempfile::{NamedTempFile, TempDir};
 use windlass_kernel::Digest;
 
+use crate::hold::Held;
 use crate::judge::Allowed;
 use crate::scan::Seen;
 
@@ -105,6 +107,45 @@ impl Record {
         let mut file = NamedTempFile::new_in(&self.folder)?;
         io::Write::write_all(&mut file, bytes)?;
         file.persist(path)?;
+        Ok(())
+    }
+
+    /// Lines about what was held back when nobody was there to be told.
+    pub fn to_tell(&self) -> Vec<String> {
+        let bytes = fs::read(self.folder.join("untold.json")).unwrap_or_default();
+        serde_json::from_slice(&bytes).unwrap_or_default()
+    }
+
+    pub fn tell_later(&self, held: &[Held]) -> io::Result<()> {
+        if held.is_empty() {
+            return Ok(());
+        }
+        let lines: Vec<String> =
+            self.to_tell().into_iter().chain(held.iter().map(Held::to_string)).collect();
+        self.write("untold.json", &lines)
+    }
+
+    pub fn told(&self) -> io::Result<()> {
+        match fs::remove_file(self.folder.join("untold.json")) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    /// What commits of commands have brought.
+    pub fn doubted(&self) -> BTreeSet<String> {
+        let bytes = fs::read(self.folder.join("doubted.json")).unwrap_or_default();
+        serde_json::from_slice(&bytes).unwrap_or_default()
+    }
+
+    pub fn doubt(&self, doubted: &BTreeSet<String>) -> io::Result<()> {
+        self.write("doubted.json", doubted)
+    }
+
+    fn write(&self, name: &str, value: &impl serde::Serialize) -> io::Result<()> {
+        let file = NamedTempFile::new_in(&self.folder)?;
+        serde_json::to_writer(file.as_file(), value)?;
+        file.persist(self.folder.join(name))?;
         Ok(())
     }
 

@@ -39,6 +39,8 @@ struct Quick {
     is_any: bool,
 }
 
+impl Eq for Rules {}
+
 impl Rules {
     /// Prepares rules.
     #[must_use]

@@ -30,7 +30,7 @@ const NOTHING: &str = "/dev/null";
 pub struct Scope {
     /// Folders at the top of the workspace that commands cannot change: of them only whether they are there counts.
     pub closed: Vec<&'static str>,
-    /// Folders of the top that Windlass itself writes, of which nothing counts.
+    /// Paths that Windlass itself writes, of which nothing counts.
     pub passed: Vec<&'static str>,
     /// Places outside to which links may lead: every cell has them.
     pub shown: Vec<PathBuf>,
@@ -65,6 +65,15 @@ impl Seen {
         let mut above: Vec<RelPath> = path.above().collect();
         above.reverse();
         above.into_iter().find(|folder| self.folders.get(folder).is_some_and(|seen| seen.is_git))
+    }
+
+    /// Whether both have seen the same folder at the place of a path's folder.
+    pub fn is_in_same_folder(&self, path: &RelPath, other: &Self) -> bool {
+        let folder = path.above().last().unwrap_or_default();
+        match (self.folders.get(&folder), other.folders.get(&folder)) {
+            (Some(one), Some(two)) => one.stamp.is_same_inode(&two.stamp),
+            (_, _) => false,
+        }
     }
 
     /// The contents that must be kept.
@@ -194,7 +203,9 @@ impl Scan<'_> {
         for (name, kind) in entries {
             let text = name.to_string_lossy().into_owned();
             let own = RelPath::default().join(&name);
-            if is_top && self.scope.passed.contains(&text.as_str()) {
+            if !self.scope.passed.is_empty()
+                && self.scope.passed.contains(&place.path.join(&name).text().as_str())
+            {
                 continue;
             }
             if is_top && self.scope.closed.contains(&text.as_str()) {

@@ -45,6 +45,9 @@ pub struct Judgement {
     /// What a person is asked about besides the findings; empty unless the verdict is to ask.
     #[serde(skip)]
     pub asked: Vec<Asked>,
+    /// The paths that the call may write and that it names exactly, relative to the workspace.
+    #[serde(skip)]
+    pub written: Vec<String>,
 }
 
 /// One rule that matched.

@@ -7,10 +7,11 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 use toml::Spanned;
 use windlass_kernel::{Code, Digest, RiskLevel, canon};
-use windlass_text::{FileError, SourceFile};
+use windlass_text::{FileError, Glob, SourceFile};
 
 use crate::judge::{self, Facts, denied};
-use crate::rule::{self, RULES_MAX, RawCase, Rule};
+use crate::rule::{self, Limits, RULES_MAX, RawCase, Rule};
+use crate::shell::Access;
 use crate::{
     Judgement, LexicalWorkspace, Question, Registry, Server, Tool, UnreadablePaths, Verdict,
     WRAPPED_PREFIX, Workspace, registry,
@@ -136,6 +137,23 @@ impl PolicySet {
     #[must_use]
     pub fn rules(&self) -> &[Rule] {
         &self.rules
+    }
+
+    /// The rules that forbid or ask about files that are written, whoever writes them: what a command leaves behind is held
+    /// against them too.
+    pub fn rules_of_written_files(&self) -> impl Iterator<Item = (&Rule, &[Glob], &[Glob])> {
+        let about_files = self.rules.iter().filter(|rule| {
+            let Limits { tool, class, command, path, access, phase, agent, args, .. } =
+                &rule.limits;
+            let whoever = tool.is_empty() && class.is_empty() && command.is_empty();
+            let always = phase.is_empty() && agent.is_empty() && args.is_empty();
+            rule.verdict > Verdict::Allow
+                && whoever
+                && always
+                && !path.is_empty()
+                && *access == Some(Access::Write)
+        });
+        about_files.map(|rule| (rule, &*rule.limits.path, &*rule.limits.except_path))
     }
 
     /// How many cases the set's own files hold.

@@ -31,7 +31,7 @@ pub use gateway::{Gateway, ReadDurability, Settings};
 pub use grant::grants_of_everything;
 pub use hand_over::{Asking, ClientReport, NoConnector};
 pub use people::{Attribution, People, PersonError, Who};
-pub use policy::{PolicySupervisor, redactor_of};
+pub use policy::{PolicySupervisor, file_rules_of, redactor_of};
 pub use recover::{RecoveredCall, Recovery};
 pub use report::{CallHold, CallReport, CallView, HoldQuestion};
 pub use request::{CallRequest, REQUEST_BYTES_MAX, RequestError};

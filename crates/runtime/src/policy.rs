@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
-use windlass_connect::{Access, Confinement, FilesLeftOut, Limits, Target};
+use windlass_connect::{Access, Confinement, FileRule, FileRules, FilesLeftOut, Limits, Target};
 use windlass_kernel::artifact::ActionRequest;
 use windlass_kernel::grant::Terms;
 use windlass_kernel::{Code, Digest, RiskLevel};
@@ -29,6 +29,8 @@ pub struct PolicySupervisor {
     secrets: NamedSecrets,
     redactor: Arc<Redactor>,
     confined: bool,
+    /// The rules about files, which commands are held against when they have ended.
+    file_rules: Arc<FileRules>,
 }
 
 impl PolicySupervisor {
@@ -42,7 +44,8 @@ impl PolicySupervisor {
         let environment = named_variables(&set, environment);
         let redactor = Arc::new(Redactor::new(environment.clone()));
         let secrets = NamedSecrets::default();
-        Self { set, workspace, environment, secrets, redactor, confined: true }
+        let file_rules = file_rules_of(&set);
+        Self { set, workspace, environment, secrets, redactor, confined: true, file_rules }
     }
 
     /// Sets the secrets that calls may name.
@@ -103,7 +106,13 @@ impl PolicySupervisor {
         }
         let (access, hosts) = (access(tool.class), tool.network.clone());
         let workspace = self.workspace.root().to_owned();
-        self.confined.then(|| Confinement { hosts, scope, ..Confinement::new(workspace, access) })
+        let file_rules = Arc::clone(&self.file_rules);
+        self.confined.then(|| Confinement {
+            hosts,
+            scope,
+            file_rules,
+            ..Confinement::new(workspace, access)
+        })
     }
 
     /// The confinement of an MCP server, which may write if one of its tools does.
@@ -116,6 +125,7 @@ impl PolicySupervisor {
         self.confined.then(|| Confinement {
             hosts: network.clone(),
             is_server: true,
+            file_rules: Arc::clone(&self.file_rules),
             ..Confinement::new(workspace, access(class))
         })
     }
@@ -207,6 +217,18 @@ fn named_variables(
         }
     }
     environment.into_iter().filter(|(name, _)| named.contains(name)).collect()
+}
+
+/// The rules of a set about files that are written.
+#[must_use]
+pub fn file_rules_of(set: &PolicySet) -> Arc<FileRules> {
+    let rules = set.rules_of_written_files().map(|(rule, paths, except)| FileRule {
+        id: rule.id().to_owned(),
+        reason: rule.reason().to_owned(),
+        paths: paths.to_vec(),
+        except: except.to_vec(),
+    });
+    Arc::new(FileRules::new(rules.collect()))
 }
 
 /// The redactor of all secrets that calls of this set can get.
@@ -318,7 +340,10 @@ impl Supervisor for PolicySupervisor {
             },
             on_uncertain: tool.on_uncertain(server),
             retries_max: tool.retries_max,
-            confinement: self.confinement(server, tool, scope),
+            confinement: self.confinement(server, tool, scope).map(|confinement| Confinement {
+                named: self.judgement(&Self::question(request)).written,
+                ..confinement
+            }),
             no_match_is_an_answer: tool.no_match_is_an_answer(filled),
             args,
         })

@@ -16,12 +16,12 @@ pub use blobs::{
 };
 pub use copy::{FoundFile, copy_file, find_file};
 pub use git::{
-    Baseline, CommitId, CommitMerge, DIRTY_PATHS_MAX, DiffStat, FileChange, Git, GitCause,
-    GitError, GitSettings, Hook, LineChange, ObjectIdError, OnChanges, PinnedKind, PinnedPath,
-    Pushed, Rebased, RefUpdate, SYSTEM_FOLDERS, Signature, TakeOverError, TakenOver, TreeId,
-    Treeish, Upstream, Worktree, WorktreeStatus, check_pinned_place, configure_git, find_helper,
-    keep_indexes_in, names_lost_object, require_pinned_unchanged, sweep_index_folders, take_over,
-    take_over_in_steps, while_objects_vanish,
+    Baseline, BroughtFile, CommitId, CommitMerge, CommittedFiles, DIRTY_PATHS_MAX, DiffStat,
+    FileChange, Git, GitCause, GitError, GitSettings, Hook, LineChange, ObjectIdError, OnChanges,
+    PinnedKind, PinnedPath, Pushed, Rebased, RefUpdate, SYSTEM_FOLDERS, Signature, TakeOverError,
+    TakenOver, TreeId, Treeish, Upstream, Worktree, WorktreeStatus, check_pinned_place,
+    configure_git, find_helper, keep_indexes_in, names_lost_object, require_pinned_unchanged,
+    sweep_index_folders, take_over, take_over_in_steps, while_objects_vanish,
 };
 pub use snapshot::{
     Capture, ChangeKind, Damage, DamagedSnapshot, Entry, EntryMode, Merged, ObjectIndex,

@@ -66,7 +66,7 @@ const LAYERS: &[Layer] = &[
     layer("files", "kernel"),
     layer("loopback-model", ""),
     layer("workspace", "kernel cell"),
-    layer("connect", "kernel text broker cell files gate workspace"),
+    layer("connect", "kernel text beneath broker cell files gate workspace"),
     layer("database", "kernel"),
     layer("work", "kernel cell database"),
     layer("memory", "kernel connect database"),

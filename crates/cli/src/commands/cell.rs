@@ -5,6 +5,7 @@ use std::os::unix::process::ExitStatusExt as _;
 use serde_json::json;
 use windlass_connect::{AttachedCommand, Target};
 use windlass_kernel::Code;
+use windlass_policy::Question;
 use windlass_runtime::PolicySupervisor;
 
 use crate::args::Cell;
@@ -53,10 +54,11 @@ pub fn run(mut project: Project, options: &Cell) -> CommandResult {
     let supervisor = project.supervisor(Part::Policy, &files)?;
     let scope = options.session.as_deref().unwrap_or("cell");
     let tool = if options.reading { READING } else { TOOL };
-    let confinement = supervisor.confinement_of(SERVER, tool, scope).ok_or_else(|| {
+    let mut confinement = supervisor.confinement_of(SERVER, tool, scope).ok_or_else(|| {
         Failure::new(Code::SandboxUnavailable, "the project runs `shell/run` without a cell")
             .hint("set `sandbox = true` of that tool in `.windlass/tools.toml`")
     })?;
+    confinement.named = named(&supervisor, tool, &options.line);
     let (argv, mut env) = command_of(&supervisor, tool, &options.line)?;
     for name in PASSED_ON {
         if let Ok(value) = std::env::var(name) {
@@ -83,6 +85,20 @@ pub fn run(mut project: Project, options: &Cell) -> CommandResult {
     })?;
     let code = status.code().or_else(|| status.signal().map(|signal| signal.saturating_add(128)));
     Ok(u8::try_from(code.unwrap_or(1)).unwrap_or(1))
+}
+
+/// The files that the line names as written. Whoever let it through has seen them.
+fn named(supervisor: &PolicySupervisor, tool: &str, line: &str) -> Vec<String> {
+    let question = Question {
+        server: SERVER.to_owned(),
+        tool: tool.to_owned(),
+        declared_class: None,
+        args: json!({ "line": line }),
+        has_key: false,
+        phase: None,
+        agent: None,
+    };
+    supervisor.judgement(&question).written
 }
 
 type Program = (Vec<String>, std::collections::BTreeMap<String, String>);

@@ -144,10 +144,11 @@ impl Connection {
         call: &Call,
     ) -> Result<(Result<Value, CallFailure>, Option<Value>), CallFailure> {
         let Some(server) = &self.server else { return Ok((Ok(self.call(call).await?), None)) };
-        let before = server.protected();
+        // What it did since its last answer, too.
+        server.require_unchanged().map_err(CallFailure::before_dispatch)?;
         let result = match self.call(call).await {
             Err(failure) if failure.stale_connection => return Err(failure),
-            result => server.require_unchanged(&before).and(result),
+            result => server.require_unchanged().and(result),
         };
         Ok((result, server.take_events()))
     }

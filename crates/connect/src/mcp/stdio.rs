@@ -20,7 +20,6 @@ use super::state::{ConnectionState, Outgoing};
 use crate::Certainty;
 use crate::call_failure::CallFailure;
 use crate::network::CommandNetwork;
-use crate::protected_paths::ProtectedContents;
 use crate::sandbox::OpenCell;
 
 /// How much of the server's error stream is kept, from its end.
@@ -49,19 +48,22 @@ struct ServerCell {
     network: CommandNetwork,
 }
 
+/// A server that is stopped. Its cell is closed when no process of it is left.
+fn stop(mut group: ProcessGroup, cell: Option<ServerCell>) {
+    group.stop(STOP_GRACE);
+    if let Some(confined) = cell {
+        confined.cell.close_unheard();
+    }
+}
+
 impl Server {
     fn take(&self) -> Option<ProcessGroup> {
         self.group.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// What is now at the paths that may not change during a call.
-    pub fn protected(&self) -> ProtectedContents {
-        self.cell.as_ref().map(|confined| confined.cell.protected()).unwrap_or_default()
-    }
-
-    /// Checks that they did not change.
-    pub fn require_unchanged(&self, before: &ProtectedContents) -> Result<(), CallFailure> {
-        self.cell.as_ref().map_or(Ok(()), |confined| confined.cell.require_unchanged(before))
+    /// Fails if it has changed what no command may since this was last asked.
+    pub fn require_unchanged(&self) -> Result<(), CallFailure> {
+        self.cell.as_ref().map_or(Ok(()), |confined| confined.cell.require_unchanged())
     }
 
     /// What the broker recorded since it was last asked.
@@ -70,20 +72,22 @@ impl Server {
     }
 
     /// Stops the process and waits until it has exited.
-    pub fn stop(self) {
-        if let Some(mut group) = self.take() {
-            group.stop(STOP_GRACE);
+    pub fn stop(mut self) {
+        let cell = self.cell.take();
+        if let Some(group) = self.take() {
+            stop(group, cell);
         }
     }
 }
 
 impl Drop for Server {
     fn drop(&mut self) {
-        let Some(mut group) = self.take() else { return };
+        let Some(group) = self.take() else { return };
+        let cell = self.cell.take();
         match tokio::runtime::Handle::try_current() {
             // Dropped by a task, which must not be blocked.
-            Ok(runtime) => drop(runtime.spawn_blocking(move || group.stop(STOP_GRACE))),
-            Err(_) => drop(group.stop(STOP_GRACE)),
+            Ok(runtime) => drop(runtime.spawn_blocking(move || stop(group, cell))),
+            Err(_) => stop(group, cell),
         }
     }
 }

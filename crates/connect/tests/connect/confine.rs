@@ -21,16 +21,7 @@ fn refused(connectors: &Connectors, argv: &[&str], code: Code) -> String {
         env: BTreeMap::new(),
         cwd: folder.path().to_owned(),
     };
-    let confinement = Confinement {
-        workspace: folder.path().to_owned(),
-        access: Access::Write,
-        hosts: Vec::new(),
-        scope: None,
-        is_server: false,
-        drops_git_changes: false,
-        pinned: Vec::new(),
-        staged: None,
-    };
+    let confinement = Confinement::new(folder.path().to_owned(), Access::Write);
     let args = json!({});
     let job = Job { confinement: Some(&confinement), ..common::job(&target, "", &args) };
     let (message, _) = failure(connectors.perform(&job), code, Certainty::DidNotRun);

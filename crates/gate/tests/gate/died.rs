@@ -9,7 +9,7 @@ use crate::world::World;
 /// What a killed process leaves: the file of its command, which nobody locks.
 fn left_by_a_killed_process(state: &Path) {
     let folder = std::fs::read_dir(state).unwrap().next().unwrap().unwrap().path();
-    std::fs::write(folder.join("calls/left"), "[]").unwrap();
+    std::fs::write(folder.join("calls/left"), "{\"paths\":[],\"is_sealed\":false}").unwrap();
 }
 
 #[test]
@@ -21,10 +21,11 @@ fn what_a_killed_windlass_did_not_compare_is_compared_before_the_next_command() 
     world.write(".vscode/tasks.json", "planted");
     left_by_a_killed_process(&world.at("../state"));
     let held = world.gate().settle(&|_, _| false).unwrap();
-    assert_eq!(world.names(&held), [".vscode/tasks.json", "CLAUDE.md"]);
+    assert_eq!(held.len(), 2, "{held:?}");
+    assert!(held[0].starts_with(".vscode/tasks.json: others obey it"), "{held:?}");
     assert_eq!(world.read("CLAUDE.md").as_deref(), Some("one"));
     // Once.
-    assert_eq!(world.gate().settle(&|_, _| false).unwrap(), []);
+    assert_eq!(world.gate().settle(&|_, _| false).unwrap(), [""; 0]);
     world.write("CLAUDE.md", "by a person");
     drop(world.watch());
     assert_eq!(world.read("CLAUDE.md").as_deref(), Some("by a person"));
@@ -45,7 +46,7 @@ fn a_command_that_starts_while_another_runs_accepts_nothing_of_it() {
 #[test]
 fn what_one_command_may_change_is_not_taken_from_it_by_another() {
     let world = World::new();
-    let allowed = Allowed(["CLAUDE.md".to_owned()].into());
+    let allowed = Allowed { paths: ["CLAUDE.md".to_owned()].into(), is_sealed: false };
     let (first, _) = world.gate().watch(allowed, &|_, _| false).unwrap();
     let second = world.watch();
     world.write("CLAUDE.md", "as a person said");
@@ -63,4 +64,34 @@ fn a_state_that_cannot_be_understood_is_made_anew() {
     std::fs::write(folder.join("seen.json"), "{}").unwrap();
     drop(world.watch());
     assert_eq!(world.held(|| world.write("CLAUDE.md", "two")), ["CLAUDE.md"]);
+}
+
+#[test]
+fn what_was_held_back_when_nobody_was_there_is_told_once() {
+    let world = World::new();
+    let watch = world.watch();
+    world.write(".vscode/tasks.json", "planted");
+    watch.look_and_tell_later(&|_, _| false).unwrap();
+    drop(watch);
+    assert_eq!(world.read(".vscode/tasks.json"), None);
+    let (_, told) = world.gate().watch(Allowed::default(), &|_, _| false).unwrap();
+    assert!(matches!(&told[..], [one] if one.starts_with(".vscode/tasks.json: ")), "{told:?}");
+    drop(world.watch());
+}
+
+#[test]
+fn beside_a_server_whose_cell_shows_them_read_only_a_person_may_change_files() {
+    let world = World::new();
+    world.write("CLAUDE.md", "one");
+    world.write(".claude/settings.json", "one");
+    let sealed = Allowed { is_sealed: true, ..Allowed::default() };
+    let (watch, _) = world.gate().watch(sealed, &|_, _| false).unwrap();
+    assert_eq!(watch.files(), [world.at(".claude/settings.json"), world.at("CLAUDE.md")]);
+    world.write("CLAUDE.md", "two");
+    std::fs::rename(world.at(".claude"), world.at("aside")).unwrap();
+    world.write(".claude/settings.json", "planted");
+    world.write(".vscode/tasks.json", "planted");
+    let held = watch.look(&|_, _| false).unwrap();
+    assert_eq!(world.names(&held), [".claude/settings.json", ".vscode/tasks.json"]);
+    assert_eq!(world.read("CLAUDE.md").as_deref(), Some("two"));
 }

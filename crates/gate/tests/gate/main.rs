@@ -1,6 +1,10 @@
 //! The tests of the crate, one program.
 
-#![expect(clippy::unwrap_used, clippy::panic, reason = "a test stops at the first surprise")]
+#![expect(
+    clippy::indexing_slicing,
+    clippy::unwrap_used,
+    reason = "a test stops at the first surprise"
+)]
 
 mod died;
 mod git_folders;

@@ -139,7 +139,8 @@ fn links_that_lead_out_and_special_files_are_held_back() {
 #[test]
 fn what_the_line_named_or_the_commit_has_passes() {
     let world = World::new();
-    let allowed = Allowed([".vscode".to_owned(), "CLAUDE.md".to_owned()].into());
+    let allowed =
+        Allowed { paths: [".vscode".to_owned(), "CLAUDE.md".to_owned()].into(), is_sealed: false };
     let (watch, _) = world.gate().watch(allowed, &|_, _| false).unwrap();
     world.write(".vscode/tasks.json", "x");
     world.write("CLAUDE.md", "x");

@@ -77,7 +77,7 @@ impl World {
 
     pub fn watch(&self) -> Watch {
         let (watch, held) = self.gate().watch(Allowed::default(), &|_, _| false).unwrap();
-        assert_eq!(held, []);
+        assert_eq!(held, [""; 0]);
         watch
     }
 

@@ -81,6 +81,15 @@ impl Facts {
         facts
     }
 
+    /// The paths that may be written and are named exactly.
+    pub fn written(&self) -> Vec<String> {
+        let of_commands = self.commands.iter().flat_map(|command| &command.paths);
+        let written = self.paths.iter().chain(of_commands);
+        let written = written.filter(|path| path.access != Some(Access::Read));
+        let exact = written.filter_map(PathFact::exact).map(|path| path.chars().iter().collect());
+        exact.collect::<BTreeSet<String>>().into_iter().collect()
+    }
+
     /// The paths for a person.
     pub fn shown_paths(&self) -> Vec<String> {
         self.paths.iter().map(|path| printable(&path.shown)).collect()

@@ -54,6 +54,7 @@ pub(crate) fn judge(
         paths: facts.shown_paths(),
         findings: facts.findings.iter().cloned().collect(),
         asked: Vec::new(),
+        written: facts.written(),
     };
     let applicable: Vec<Applicable<'_>> = rules
         .iter()
@@ -143,6 +144,7 @@ pub(crate) fn denied(code: Code, reason: String) -> Judgement {
         paths: Vec::new(),
         findings: Vec::new(),
         asked: Vec::new(),
+        written: Vec::new(),
     }
 }
 

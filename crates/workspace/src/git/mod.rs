@@ -8,6 +8,7 @@
 //! needs a filter driver refuses the operation, unless the user's settings allow that driver.
 
 mod attributes;
+mod brought;
 mod commit;
 mod error;
 mod filters;
@@ -38,6 +39,7 @@ use std::sync::{Arc, OnceLock};
 
 use self::signing::Signing;
 
+pub use brought::{BroughtFile, CommittedFiles};
 pub use commit::{RefUpdate, Signature};
 pub use error::{GitCause, GitError};
 pub use hooks::Hook;

@@ -190,6 +190,12 @@ impl Baseline {
         Ok(Self { refs: read_refs(&layers.lower, digits)?, heads, files, logs })
     }
 
+    /// The objects that refs and current commits were.
+    pub(in crate::git) fn tips(&self) -> impl Iterator<Item = &str> {
+        let refs = self.refs.values().filter_map(refs::Stored::value).chain(self.heads.values());
+        refs.filter_map(RefValue::id)
+    }
+
     /// Prepares the upper folder of the overlay, which is empty: the command sees these refs, whatever others do to them
     /// meanwhile.
     ///
