@@ -7,8 +7,10 @@ use std::path::Path;
 /// Folders whose files say nothing to git but what is in its history.
 const HISTORY: [&str; 3] = ["objects", "refs", "logs"];
 /// Files that only say where git is, or what a person is told.
-const STATE: [&str; 15] = [
+const STATE: [&str; 16] = [
     "HEAD",
+    // Where the work tree of a git directory in `worktrees` is; git takes what it needs from there.
+    "gitdir",
     "index",
     "packed-refs",
     "ORIG_HEAD",
@@ -174,7 +176,6 @@ mod tests {
             "info/attributes",
             "info/grafts",
             "commondir",
-            "gitdir",
             "rebase-merge/git-rebase-todo",
             "sequencer/opts",
             "rr-cache/x/postimage",

@@ -110,6 +110,7 @@ fn reason(
     let git = after.git_of(path).or_else(|| before.git_of(path));
     if path.name() == ".git" {
         return match is {
+            Some(Mark::File { plain: true, .. }) if was.is_none() => None,
             Some(_) => Some("git would work in the folder that it names".to_owned()),
             None => was.is_some().then(|| "git needs it".to_owned()),
         };
@@ -134,7 +135,7 @@ fn git_reason(path: &RelPath, git: &RelPath, is: Option<&Mark>) -> Option<String
     match is {
         // Without its configuration a repository has the defaults.
         None => None,
-        Some(Mark::File { plain: true, .. }) if name == "config" => None,
+        Some(Mark::File { plain: true, .. }) if name == "config" || name == "commondir" => None,
         Some(Mark::File { .. }) if !is_of_interest(inside) => None,
         Some(_) => Some("git would obey it: it can name programs and other folders".to_owned()),
     }

@@ -298,7 +298,7 @@ impl Scan<'_> {
             let bytes = self.root.read(path.as_path(), KEPT_BYTES_MAX)?;
             let digest = Digest::of(&bytes);
             (self.keep)(digest, &bytes)?;
-            return Ok((digest, path.name() == "config" && is_plain_config(&bytes)));
+            return Ok((digest, self.is_plain(path, &bytes)));
         }
         // A chain of digests is one as good as another for what is only compared with itself.
         let (mut file, mut digest) = (self.root.file(path.as_path())?, Digest::of(b""));
@@ -313,6 +313,27 @@ impl Scan<'_> {
             let part = Digest::of(chunk.get(..count).unwrap_or_default());
             digest = Digest::of(&[digest.as_bytes().as_slice(), part.as_bytes()].concat());
         }
+    }
+
+    /// Whether a file of a git directory, or one that names a git directory, leads git to nothing but what is looked at here.
+    fn is_plain(&self, path: &RelPath, bytes: &[u8]) -> bool {
+        match path.name().to_str() {
+            Some("config") => is_plain_config(bytes),
+            Some("commondir") => bytes.trim_ascii_end() == b"../..",
+            Some(".git") => self.names_git_folder(path, bytes).unwrap_or(false),
+            _ => false,
+        }
+    }
+
+    /// Whether a `.git` file names a git directory in the workspace, which is looked at itself.
+    fn names_git_folder(&self, path: &RelPath, bytes: &[u8]) -> Option<bool> {
+        let named = std::str::from_utf8(bytes).ok()?.trim_end().strip_prefix("gitdir: ")?;
+        let folder = path.as_path().parent()?;
+        let full = plain(&self.workspace.join(folder).join(named));
+        let inside = full.strip_prefix(self.workspace).ok()?;
+        let opened = self.root.folder(inside).ok()?;
+        let has = |name: &str| opened.look(Path::new(name)).is_ok_and(|found| found.is_some());
+        Some(has("HEAD") && is_git_folder(OsStr::new(""), &has))
     }
 
     /// Whether a link stays in the workspace, or leads to what every cell has.

@@ -31,9 +31,11 @@ fn a_plain_repository_passes() {
         world.run("git", &["clone", "-q", "sub", "copy"]);
         world.run("git", &["clone", "-q", "--bare", "sub", "bare"]);
         world.run("git", &["-C", "copy", "gc", "-q"]);
+        world.run("git", &["-C", "copy", "worktree", "add", "-q", "../tree"]);
     });
     assert_eq!(held, NOTHING);
     world.run("git", &["-C", "copy", "status", "-s"]);
+    world.run("git", &["-C", "tree", "status", "-s"]);
 }
 
 #[test]
@@ -52,7 +54,9 @@ fn what_makes_git_start_programs_is_held_back() {
         world.run("git", &["-C", "bare", "config", "alias.st", "!touch pwned"]);
         world.write("sub/.git/rebase-merge/git-rebase-todo", "exec touch pwned");
         world.write("sub/.git/objects/info/alternates", "/elsewhere");
-        world.write("other/.git", "gitdir: ../hidden");
+        world.write("other/.git", "gitdir: ../missing");
+        world.write("hidden/HEAD", "ref: refs/heads/main");
+        world.write("hidden/commondir", "../mine/.git");
         world.link("hidden", "more");
         fs::create_dir_all(world.at("third")).unwrap();
         world.link("../hidden", "third/.git");
@@ -61,6 +65,7 @@ fn what_makes_git_start_programs_is_held_back() {
         held,
         [
             "bare/config",
+            "hidden/commondir",
             "mine/.git/config",
             "mine/.git/info/attributes",
             "other/.git",

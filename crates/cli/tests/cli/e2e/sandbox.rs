@@ -117,7 +117,7 @@ impl Lab {
 fn a_command_changes_its_project_and_nothing_else() {
     let lab = Lab::new();
     let inside = "mkdir -p a/b && echo one > a/b/c && mv a/b/c a/d && ln a/d e && ln -s a/d f \
-        && echo two >> f && rm e && mkfifo p && cat a/d && echo x > /dev/null \
+        && echo two >> f && rm e && mkfifo p && rm p && cat a/d && echo x > /dev/null \
         && echo t > \"$TMPDIR/t\" && cat /tmp/t";
     assert_eq!(lab.prints("confined", inside), "one\ntwo\nt\n");
     assert!(!lab.outside("tmp/t").exists());
