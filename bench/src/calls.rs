@@ -65,6 +65,7 @@ impl Supervisor for AllowAll {
             limits: Limits { timeout: Duration::from_secs(9), output_bytes_max: 1 << 20 },
             confinement: None,
             args: None,
+            no_match_is_an_answer: false,
             on_uncertain: OnUncertain::Retry,
             retries_max: 3,
         })

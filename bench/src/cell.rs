@@ -63,6 +63,7 @@ impl Supervisor for RunTrue {
             limits: LIMITS,
             confinement: Some(Confinement::writing(&self.workspace, "bench")),
             args: None,
+            no_match_is_an_answer: false,
             on_uncertain: OnUncertain::Retry,
             retries_max: 3,
         })

@@ -13,8 +13,8 @@ use windlass_cell::{
 };
 
 use windlass_broker::BrokerRules;
-use windlass_gate::Rules;
-use windlass_kernel::{Digest, HostRule};
+use windlass_gate::{Gate, Rules};
+use windlass_kernel::{Code, Digest, HostRule};
 use windlass_workspace::{Baseline, Git, PinnedPath, Signature, TreeId, find_helper, take_over};
 
 use crate::Certainty;
@@ -349,6 +349,30 @@ impl Sandbox {
             return Ok(cell.cell.maker);
         }
         Err("a program that does nothing fails in a cell".to_owned())
+    }
+
+    /// Holds back what commands left whose Windlass was killed, and says what.
+    ///
+    /// # Errors
+    /// Why it cannot be found out.
+    pub fn settle(&self) -> Result<Vec<String>, String> {
+        let mut told = Vec::new();
+        let unsettled = Gate::unsettled(&self.settings.folder.join("gate"));
+        for (workspace, file_rules) in unsettled.map_err(|error| error.to_string())? {
+            if !workspace.is_dir() {
+                continue;
+            }
+            let confinement =
+                Confinement { file_rules, ..Confinement::new(workspace, Access::Write) };
+            match self.open(&confinement) {
+                Err(failure) if failure.code == Code::ProtectedPathChanged => {
+                    told.push(failure.message);
+                }
+                Err(failure) => return Err(failure.message),
+                Ok(_) => {}
+            }
+        }
+        Ok(told)
     }
 
     /// The folders for the changes of a command in the git directory.

@@ -67,7 +67,7 @@ impl WorkspaceWatch {
             return Ok(Self { watch, git, prefix });
         }
         let message = format!(
-            "an earlier command left what no command may leave: {}. This one was not started; start it again",
+            "an earlier command left what no command may leave: {}; this one was not started, start it again",
             told.join(", ")
         );
         Err(CallFailure::left_behind(message))

@@ -50,7 +50,7 @@ impl Gate {
         rules: &Arc<Rules>,
         scope: Scope,
     ) -> Result<Self, GateError> {
-        let record = Record::open(place, workspace)
+        let record = Record::open(place, workspace, rules)
             .map_err(|error| GateError { workspace: workspace.to_owned(), error })?;
         Ok(Self { workspace: workspace.to_owned(), record, rules: Arc::clone(rules), scope })
     }
@@ -73,7 +73,9 @@ impl Gate {
     ) -> Result<(Watch, Vec<String>), GateError> {
         self.told(|| {
             let _lock = self.record.lock()?;
-            let told = self.settle_locked(committed)?;
+            let mut told = self.settle_siblings(committed)?;
+            told.extend(self.settle_locked(committed)?);
+            self.record.sweep()?;
             let running = self.record.start(&allowed)?;
             Ok((Watch { gate: self.clone(), allowed, running }, told))
         })
@@ -88,6 +90,41 @@ impl Gate {
             let _lock = self.record.lock()?;
             self.settle_locked(committed)
         })
+    }
+
+    /// What commands under other rules left is held against those.
+    fn settle_siblings(&self, committed: &Committed<'_>) -> io::Result<Vec<String>> {
+        let mut told = Vec::new();
+        for record in self.record.siblings()? {
+            if record.others(None)?.died.is_empty() {
+                continue;
+            }
+            if let Some((_, rules)) = record.subject() {
+                let sibling = Self { record, rules: Arc::new(rules), ..self.clone() };
+                told.extend(sibling.settle_locked(committed)?);
+            }
+        }
+        Ok(told)
+    }
+
+    /// The workspaces below a place in which commands were running whose Windlass was killed, or about which something is to
+    /// be told. A command that starts there settles it.
+    ///
+    /// # Errors
+    /// [`GateError`].
+    pub fn unsettled(place: &Path) -> Result<Vec<(PathBuf, Arc<Rules>)>, GateError> {
+        let find = || {
+            let mut found = Vec::new();
+            for record in Record::all(place)? {
+                if (!record.others(None)?.died.is_empty() || !record.to_tell().is_empty())
+                    && let Some((workspace, rules)) = record.subject()
+                {
+                    found.push((workspace, Arc::new(rules)));
+                }
+            }
+            Ok(found)
+        };
+        find().map_err(|error: io::Error| GateError { workspace: place.to_owned(), error })
     }
 
     fn settle_locked(&self, committed: &Committed<'_>) -> io::Result<Vec<String>> {

@@ -4,23 +4,31 @@ use std::collections::BTreeSet;
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use tempfile::{NamedTempFile, TempDir};
 use windlass_kernel::Digest;
 
 use crate::hold::Held;
 use crate::judge::Allowed;
+use crate::rel_path::RelPath;
+use crate::rules::{Rule, Rules};
 use crate::scan::Seen;
 
 /// How many contents that nothing needs any more are left before they are removed.
 const SPARE: usize = 64;
 
-/// The folder of one workspace.
+/// How long what was seen under rules that nobody uses any more is left.
+const OLD: Duration = Duration::from_secs(30 * 24 * 3600);
+
+/// The folder of one workspace under one set of rules: what was seen under others cannot be compared.
 ///
-/// `seen.json` is the state that was accepted last, `kept` the contents of its files by digest, `calls` has a file for each
-/// command that is running, locked by its process, and `held` what was held back.
+/// `rules.json` and `workspace.json` say which, `seen.json` is the state that was accepted last, `kept` the contents of its files by digest, `calls` has a file for each
+/// command that is running, locked by its process. Above it `held` has what was held back, whatever the rules.
 #[derive(Clone, Debug)]
 pub struct Record {
+    /// The folder of the workspace.
+    base: PathBuf,
     folder: PathBuf,
 }
 
@@ -48,18 +56,68 @@ pub struct Others {
 }
 
 impl Record {
-    pub fn open(place: &Path, workspace: &Path) -> io::Result<Self> {
-        let name = Digest::of(workspace.as_os_str().as_encoded_bytes()).hex();
-        let folder = place.join(name.as_str().get(..16).unwrap_or_default());
-        for part in ["kept", "calls", "held"] {
-            fs::create_dir_all(folder.join(part))?;
+    pub fn open(place: &Path, workspace: &Path, rules: &Rules) -> io::Result<Self> {
+        let short = |digest: Digest| digest.hex().as_str().get(..16).unwrap_or_default().to_owned();
+        let base = place.join(short(Digest::of(workspace.as_os_str().as_encoded_bytes())));
+        let folder = base.join(short(rules.digest()));
+        let record = Self { base, folder };
+        if record.folder.join("workspace.json").symlink_metadata().is_err() {
+            for path in
+                [record.base.join("held"), record.folder.join("kept"), record.folder.join("calls")]
+            {
+                fs::create_dir_all(path)?;
+            }
+            record.write("rules.json", &rules.all())?;
+            record.write("workspace.json", &RelPath::from(workspace))?;
         }
-        Ok(Self { folder })
+        Ok(record)
+    }
+
+    /// Those below a place whose commands may have died.
+    pub fn all(place: &Path) -> io::Result<Vec<Self>> {
+        let mut all = Vec::new();
+        for base in folders(place)? {
+            for folder in folders(&base)?.into_iter().filter(|folder| folder.join("calls").is_dir())
+            {
+                all.push(Self { base: base.clone(), folder });
+            }
+        }
+        Ok(all)
+    }
+
+    /// The same workspace under other rules.
+    pub fn siblings(&self) -> io::Result<Vec<Self>> {
+        let others = folders(&self.base)?.into_iter();
+        let others =
+            others.filter(|folder| *folder != self.folder && folder.join("calls").is_dir());
+        Ok(others.map(|folder| Self { base: self.base.clone(), folder }).collect())
+    }
+
+    /// Its workspace and rules; `None` if they cannot be understood.
+    pub fn subject(&self) -> Option<(PathBuf, Rules)> {
+        let read = |name: &str| fs::read(self.folder.join(name)).ok();
+        let workspace: RelPath = serde_json::from_slice(&read("workspace.json")?).ok()?;
+        let rules: Vec<Rule> = serde_json::from_slice(&read("rules.json")?).ok()?;
+        Some((workspace.as_path().to_owned(), Rules::new(rules)))
+    }
+
+    /// Removes what was seen under rules that nobody uses any more.
+    pub fn sweep(&self) -> io::Result<()> {
+        for sibling in self.siblings()? {
+            let used = sibling.folder.join("seen.json").symlink_metadata();
+            let age =
+                used.and_then(|used| used.modified()).ok().and_then(|time| time.elapsed().ok());
+            let is_idle = fs::read_dir(sibling.folder.join("calls"))?.next().is_none();
+            if is_idle && age.is_some_and(|age| age > OLD) {
+                fs::remove_dir_all(&sibling.folder)?;
+            }
+        }
+        Ok(())
     }
 
     /// Waits until no other process works on it. It is let go when the file is dropped.
     pub fn lock(&self) -> io::Result<File> {
-        let lock = File::options().create(true).append(true).open(self.folder.join("lock"))?;
+        let lock = File::options().create(true).append(true).open(self.base.join("lock"))?;
         lock.lock()?;
         Ok(lock)
     }
@@ -151,7 +209,7 @@ impl Record {
 
     /// A new folder for what is held back.
     pub fn new_place(&self) -> io::Result<PathBuf> {
-        Ok(TempDir::with_prefix_in("held-", self.folder.join("held"))?.keep())
+        Ok(TempDir::with_prefix_in("held-", self.base.join("held"))?.keep())
     }
 
     /// Says that a command is running.
@@ -163,8 +221,18 @@ impl Record {
         Ok(Running { path, _lock: lock })
     }
 
-    /// What other commands are about, without this one.
+    /// What other commands are about, without this one. Those that run under other rules count, too.
     pub fn others(&self, own: Option<&Running>) -> io::Result<Others> {
+        let mut others = Others::default();
+        for sibling in self.siblings()? {
+            others.running.extend(sibling.calls(None)?.running);
+        }
+        let calls = self.calls(own)?;
+        others.running.extend(calls.running);
+        Ok(Others { died: calls.died, ..others })
+    }
+
+    fn calls(&self, own: Option<&Running>) -> io::Result<Others> {
         let mut others = Others::default();
         for entry in fs::read_dir(self.folder.join("calls"))? {
             let path = entry?.path();
@@ -186,4 +254,20 @@ impl Record {
         }
         Ok(others)
     }
+}
+
+fn folders(place: &Path) -> io::Result<Vec<PathBuf>> {
+    let entries = match fs::read_dir(place) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(error) => return Err(error),
+    };
+    let mut folders = Vec::new();
+    for entry in entries {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            folders.push(entry.path());
+        }
+    }
+    Ok(folders)
 }

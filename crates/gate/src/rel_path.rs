@@ -56,6 +56,12 @@ impl From<&str> for RelPath {
     }
 }
 
+impl From<&Path> for RelPath {
+    fn from(path: &Path) -> Self {
+        Self(path.to_owned())
+    }
+}
+
 impl fmt::Display for RelPath {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(&self.text())

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use windlass_kernel::Digest;
 use windlass_text::{Glob, GlobText};
 
@@ -10,7 +10,7 @@ use windlass_text::{Glob, GlobText};
 const NAMES_MAX: usize = 4096;
 
 /// One rule of the policy about paths that are written.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Rule {
     /// Its name.
     pub id: String,
@@ -51,6 +51,11 @@ impl Rules {
         }
         let text = serde_json::to_vec(&rules).unwrap_or_default();
         Self { rules, digest: Digest::of(&text), quick }
+    }
+
+    /// All of them.
+    pub(crate) fn all(&self) -> &[Rule] {
+        &self.rules
     }
 
     /// What tells them from others.

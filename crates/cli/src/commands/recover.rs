@@ -16,6 +16,7 @@ use crate::output::{Output, Style, sanitize};
 use crate::project::{Access, Project};
 use crate::run_settings::put_back;
 use crate::setup::RunSetup;
+use crate::user_config::UserConfig;
 
 /// Recovers one trace, or all that are open.
 pub fn run(project: &Project, options: &Recover, output: &Output) -> CommandResult {
@@ -25,6 +26,11 @@ pub fn run(project: &Project, options: &Recover, output: &Output) -> CommandResu
         return Ok(done);
     }
     let gateway = project.gateway(Access::Act)?;
+    let sandbox = UserConfig::load()?.sandbox(&project.state()?.join("cells"))?;
+    let left = sandbox.settle();
+    for line in left.map_err(|why| Failure::new(Code::SandboxUnavailable, why))? {
+        output.note(&line);
+    }
     if let Some(id) = &options.trace {
         let recovery = gateway.recover(trace_id(id)?)?;
         if output.json {

@@ -1,15 +1,23 @@
 //! A Windlass that is killed, and several commands at once.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use windlass_gate::Allowed;
+use windlass_gate::{Allowed, Gate};
 
 use crate::world::World;
 
+/// The folder of the rules that are used.
+fn record(state: &Path) -> PathBuf {
+    let only = |folder: &Path| {
+        let mut entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        entries.find(|path| path.is_dir() && !path.ends_with("held")).unwrap()
+    };
+    only(&only(state))
+}
+
 /// What a killed process leaves: the file of its command, which nobody locks.
 fn left_by_a_killed_process(state: &Path) {
-    let folder = std::fs::read_dir(state).unwrap().next().unwrap().unwrap().path();
-    std::fs::write(folder.join("calls/left"), "{\"paths\":[],\"is_sealed\":false}").unwrap();
+    std::fs::write(record(state).join("calls/left"), "{\"paths\":[],\"is_sealed\":false}").unwrap();
 }
 
 #[test]
@@ -20,6 +28,8 @@ fn what_a_killed_windlass_did_not_compare_is_compared_before_the_next_command() 
     world.write("CLAUDE.md", "planted");
     world.write(".vscode/tasks.json", "planted");
     left_by_a_killed_process(&world.at("../state"));
+    let unsettled = Gate::unsettled(&world.at("../state")).unwrap();
+    assert!(matches!(&unsettled[..], [(workspace, _)] if *workspace == world.at("")));
     let held = world.gate().settle(&|_, _| false).unwrap();
     assert_eq!(held.len(), 2, "{held:?}");
     assert!(held[0].starts_with(".vscode/tasks.json: others obey it"), "{held:?}");
@@ -60,8 +70,7 @@ fn a_state_that_cannot_be_understood_is_made_anew() {
     let world = World::new();
     world.write("CLAUDE.md", "one");
     drop(world.watch());
-    let folder = std::fs::read_dir(world.at("../state")).unwrap().next().unwrap().unwrap().path();
-    std::fs::write(folder.join("seen.json"), "{}").unwrap();
+    std::fs::write(record(&world.at("../state")).join("seen.json"), "{}").unwrap();
     drop(world.watch());
     assert_eq!(world.held(|| world.write("CLAUDE.md", "two")), ["CLAUDE.md"]);
 }
@@ -94,4 +103,28 @@ fn beside_a_server_whose_cell_shows_them_read_only_a_person_may_change_files() {
     let held = watch.look(&|_, _| false).unwrap();
     assert_eq!(world.names(&held), [".claude/settings.json", ".vscode/tasks.json"]);
     assert_eq!(world.read("CLAUDE.md").as_deref(), Some("two"));
+}
+
+#[test]
+fn what_a_killed_command_left_is_held_against_the_rules_that_it_had() {
+    let world = World::new();
+    drop(world.watch());
+    world.write(".vscode/tasks.json", "planted");
+    world.write("notes.md", "by a person, about which the new rules are");
+    left_by_a_killed_process(&world.at("../state"));
+    let other = world.under(&["**/notes.md"]);
+    let (_, told) = other.watch(Allowed::default(), &|_, _| false).unwrap();
+    assert!(matches!(&told[..], [one] if one.starts_with(".vscode/tasks.json: ")), "{told:?}");
+    assert!(world.at("notes.md").exists());
+    assert!(Gate::unsettled(&world.at("../state")).unwrap().is_empty());
+}
+
+#[test]
+fn a_command_under_other_rules_keeps_what_it_may_change() {
+    let world = World::new();
+    let allowed = Allowed { paths: ["CLAUDE.md".to_owned()].into(), is_sealed: false };
+    let (_first, _) = world.under(&["**/CLAUDE.md"]).watch(allowed, &|_, _| false).unwrap();
+    let second = world.watch();
+    world.write("CLAUDE.md", "as a person said");
+    assert_eq!(second.look(&|_, _| false).unwrap(), []);
 }

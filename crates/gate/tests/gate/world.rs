@@ -21,15 +21,11 @@ const PATHS: [&str; 5] = [
 
 pub struct World {
     place: TempDir,
-    rules: Arc<Rules>,
 }
 
 impl World {
     pub fn new() -> Self {
-        let paths = PATHS.iter().map(|path| Glob::in_workspace(path).unwrap()).collect();
-        let (id, reason) = ("settings".to_owned(), "others obey it".to_owned());
-        let rules = Arc::new(Rules::new(vec![Rule { id, reason, paths, except: Vec::new() }]));
-        let world = Self { place: tempfile::tempdir().unwrap(), rules };
+        let world = Self { place: tempfile::tempdir().unwrap() };
         fs::create_dir_all(world.at("")).unwrap();
         fs::create_dir(world.place.path().join("usr")).unwrap();
         world
@@ -67,12 +63,20 @@ impl World {
     }
 
     pub fn gate(&self) -> Gate {
+        self.under(&PATHS)
+    }
+
+    /// A gate with rules about these paths.
+    pub fn under(&self, paths: &[&str]) -> Gate {
+        let paths = paths.iter().map(|path| Glob::in_workspace(path).unwrap()).collect();
+        let (id, reason) = ("settings".to_owned(), "others obey it".to_owned());
+        let rules = Arc::new(Rules::new(vec![Rule { id, reason, paths, except: Vec::new() }]));
         let scope = Scope {
             closed: vec![".git", ".windlass"],
             passed: Vec::new(),
             shown: vec![self.outside()],
         };
-        Gate::new(&self.place.path().join("state"), &self.at(""), &self.rules, scope).unwrap()
+        Gate::new(&self.place.path().join("state"), &self.at(""), &rules, scope).unwrap()
     }
 
     pub fn watch(&self) -> Watch {
