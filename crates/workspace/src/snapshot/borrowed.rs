@@ -26,6 +26,8 @@ pub(super) const BASES: &str = "base/";
 const NAME: &str = "name";
 /// After so many seconds a snapshot that is captured again gets a new line in the ledger.
 const LISTED_AGAIN_SECONDS: u64 = 24 * 60 * 60;
+/// How many objects that the last snapshot did not have are copied at most, before the current commit is protected instead.
+const COPIED_MAX: usize = 1000;
 /// How often refs are set again if somebody else moves them meanwhile.
 const TRIES: usize = 3;
 /// The mode of a nested repository, whose commit is not ours.
@@ -92,15 +94,20 @@ impl Snapshots {
         Ok(Complete { snapshot: snapshot.clone(), tree: tree.clone(), base, at, stamp })
     }
 
-    /// The commit that the last snapshot borrows from, if the new one needs nothing else.
+    /// The commit that the last snapshot borrows from, if the new one needs little else, which is copied.
     fn base_of_last(
         &self,
         known: Option<&Complete>,
         ids: [&TreeId; 2],
     ) -> Result<Option<Option<CommitId>>, SnapshotError> {
         let Some(known) = known else { return Ok(None) };
-        let is_enough = self.missing(known.tree.as_str(), ids)?.is_empty();
-        Ok(is_enough.then(|| known.base.clone()))
+        let new = self.not_loose(known.tree.as_str(), ids)?;
+        if new.len() > COPIED_MAX {
+            return Ok(None);
+        }
+        // Some of it may be in a pack of ours: to ask for that takes as long as to copy it again.
+        self.copy(&new)?;
+        Ok(Some(known.base.clone()))
     }
 
     /// Makes sure that every object of a snapshot that was made from others is kept; it borrows from where `origin` does.
@@ -134,9 +141,9 @@ impl Snapshots {
             .map_err(|error| SnapshotError::file("write", &self.private, &error))
     }
 
-    /// The objects of a tree, and of the snapshot of it, that are neither in the private git directory nor in another tree,
-    /// whose objects are kept.
-    fn missing(
+    /// The objects of a tree, and of the snapshot of it, that are neither loose in the private git directory nor in another
+    /// tree, whose objects are kept.
+    fn not_loose(
         &self,
         reference: &str,
         [tree, snapshot]: [&TreeId; 2],
@@ -158,6 +165,17 @@ impl Snapshots {
             let place = id.split_at_checked(2);
             !place.is_some_and(|(folder, name)| objects.join(folder).join(name).exists())
         });
+        Ok(ids)
+    }
+
+    /// The objects of a tree, and of the snapshot of it, that are neither in the private git directory nor in another tree,
+    /// whose objects are kept.
+    fn missing(
+        &self,
+        reference: &str,
+        both: [&TreeId; 2],
+    ) -> Result<BTreeSet<String>, SnapshotError> {
+        let ids = self.not_loose(reference, both)?;
         if ids.is_empty() {
             return Ok(ids);
         }

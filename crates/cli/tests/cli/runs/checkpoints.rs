@@ -1,6 +1,8 @@
 //! Checkpoints from outside: list, show, compare, go back, purge, import; and a binary that is killed
 //! while it goes back.
 
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -105,6 +107,22 @@ fn the_files_are_in_the_layout_and_written_again() {
     assert_eq!(repo.status(), "?? built.txt", "nothing of ours is seen by git");
 }
 
+/// Gives each object in the packs of the snapshots a file of its own.
+fn unpack(repo: &Repo, packs: &Path) {
+    for entry in std::fs::read_dir(packs).unwrap() {
+        let path = entry.unwrap().path();
+        let moved = repo.place.state().join("pack");
+        if path.extension().is_some_and(|end| end == "pack") {
+            std::fs::rename(&path, &moved).unwrap();
+            std::fs::remove_file(path.with_extension("idx")).unwrap();
+            let mut git = Command::new("git");
+            git.arg("--git-dir").arg(packs.join("../..")).args(["unpack-objects", "-q"]);
+            let pack = std::fs::File::open(&moved).unwrap();
+            assert!(git.stdin(pack).status().unwrap().success());
+        }
+    }
+}
+
 #[test]
 fn damage_is_found_and_named_and_the_rest_works() {
     let (repo, id) = held();
@@ -113,6 +131,7 @@ fn damage_is_found_and_named_and_the_rest_works() {
     let blob = repo.git_with_snapshots(&["rev-parse", &format!("{tree}:built.txt")]);
     // The run's look at the work tree has written it to the repository, too.
     let own = repo.place.state().join("snapshots.git/objects");
+    unpack(&repo, &own.join("pack"));
     for objects in [own, repo.root().join(".git/objects")] {
         std::fs::remove_file(objects.join(&blob[..2]).join(&blob[2..])).unwrap();
     }

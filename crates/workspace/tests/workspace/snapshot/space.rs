@@ -80,6 +80,7 @@ fn a_commit_is_protected_as_long_as_a_snapshot_borrows_from_it() {
     let one = world.capture("one");
     let first = world.things();
     commit("two", "main");
+    world.forget_last_capture();
     world.capture("two");
     assert_eq!(bases(&world).lines().count(), 2);
     let snapshots = world.open();

@@ -120,6 +120,16 @@ impl World {
         String::from_utf8_lossy(&output.stdout).into_owned()
     }
 
+    /// Makes the next capture start from the current commit: what is known of the last one is removed.
+    pub fn forget_last_capture(&self) {
+        for entry in fs::read_dir(self.private()).unwrap() {
+            let entry = entry.unwrap();
+            if entry.file_name().as_bytes().starts_with(b"state-") {
+                fs::remove_file(entry.path()).unwrap();
+            }
+        }
+    }
+
     /// Runs a script in the workspace.
     #[track_caller]
     pub fn script(&self, script: &str) -> String {
