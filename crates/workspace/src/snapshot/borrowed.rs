@@ -8,6 +8,7 @@ use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::PathBuf;
+use std::time::UNIX_EPOCH;
 
 use serde::{Deserialize, Serialize};
 
@@ -62,7 +63,12 @@ impl Snapshots {
         let mark = ledger::mark(&self.private).map_err(fail)?;
         let objects = self.repository.borrowed();
         let found = objects.and_then(|objects| fs::metadata(objects).ok());
-        let id = found.map(|found| format!("{}-{}", found.dev(), found.ino()));
+        // A new folder can have the number of one that was removed.
+        let id = found.map(|found| {
+            let made = found.created().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+            let made = made.unwrap_or_default().as_nanos();
+            format!("{}-{}-{made}", found.dev(), found.ino())
+        });
         Ok(format!("{mark} {}", id.unwrap_or_default()))
     }
 
