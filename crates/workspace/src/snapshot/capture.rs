@@ -105,7 +105,7 @@ impl Snapshots {
             }
             SavedIndex::Intact(state) => {
                 let last = state.tree.clone();
-                match self.capture_with(workspace, state) {
+                match self.capture_with(workspace, *state) {
                     // The index may be the cause: try once more with a new one.
                     Err(SnapshotError::Git(GitError {
                         cause: GitCause::Exit { .. } | GitCause::Locked(_),

@@ -77,7 +77,7 @@ impl RawPath {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum SavedIndex {
     /// It matches the saved state.
-    Intact(IndexState),
+    Intact(Box<IndexState>),
     /// It is missing or does not match; the last capture may still be known.
     Unusable {
         /// The tree of the last capture.
@@ -93,7 +93,7 @@ impl Snapshots {
             .and_then(|bytes| serde_json::from_slice(&bytes).ok());
         let Some(state) = state else { return SavedIndex::Unusable { last: None } };
         match digest_of(&workspace.index(&self.private)) {
-            Ok(digest) if digest == state.index => SavedIndex::Intact(state),
+            Ok(digest) if digest == state.index => SavedIndex::Intact(Box::new(state)),
             Ok(_) | Err(_) => SavedIndex::Unusable { last: state.tree },
         }
     }

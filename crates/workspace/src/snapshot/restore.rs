@@ -210,7 +210,7 @@ impl Snapshots {
         match git.output() {
             Ok(_) => {
                 state.tree = None;
-                self.save_index_state(workspace, state)
+                self.save_index_state(workspace, *state)
             }
             Err(error) if matches!(error.cause, GitCause::Exit { .. } | GitCause::Locked(_)) => {
                 self.remove_index(workspace)
