@@ -6,6 +6,7 @@ mod facts;
 mod fed;
 mod git;
 mod links;
+mod losses;
 mod matching;
 mod path;
 mod search;

@@ -16,6 +16,7 @@ mod text;
 mod tree;
 mod variables;
 pub(crate) mod word;
+mod wrappers;
 
 use std::collections::BTreeSet;
 

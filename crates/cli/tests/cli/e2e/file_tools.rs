@@ -61,6 +61,50 @@ fn rules_about_paths_hold_for_file_tools() {
 }
 
 #[test]
+fn a_search_shows_no_tracked_file_that_may_not_be_read() {
+    let place = Place::with_project();
+    place.write(".env", "PASSWORD=tracked\n");
+    place.write("deploy/.aws/credentials", "PASSWORD=other\n");
+    place.write("src/a.rs", "// PASSWORD=none\n");
+    for words in [&["add", "-f", "-A"][..], &["commit", "-qm", "x"]] {
+        let mut git = std::process::Command::new("git");
+        git.current_dir(place.work()).args(["-c", "user.name=a", "-c", "user.email=a@b.example"]);
+        assert!(git.args(words).status().unwrap().success());
+    }
+    let found = call(&place, "fs/search", &json!({ "pattern": "PASSWORD" })).exit(0).json();
+    let text = found["result"].to_string();
+    assert!(
+        text.contains("src/a.rs") && !text.contains("tracked") && !text.contains("other"),
+        "{text}"
+    );
+    assert_eq!(found["result"]["left_out"], 2, "{text}");
+    for glob in [".env", "**/.env", ".aws/credentials", "{a,.env}"] {
+        let args = json!({ "pattern": "PASSWORD", "glob": glob });
+        let outcome = call(&place, "fs/search", &args);
+        assert!(
+            !outcome.text().contains("tracked") && !outcome.text().contains("other"),
+            "{outcome}"
+        );
+    }
+    call(&place, "fs/search", &json!({ "pattern": "PASSWORD", "glob": ".env" })).exit(3);
+}
+
+#[test]
+fn a_search_without_a_match_is_no_failed_tool() {
+    let place = Place::with_project();
+    place.write("a.txt", "one\n");
+    let run = |line: &str| call(&place, "shell/run", &json!({ "line": line }));
+    let found = run("grep -n two a.txt").exit(0).json();
+    assert_eq!(
+        (&found["state"], &found["result"]["exit_code"]),
+        (&json!("COMPLETED"), &json!(1)),
+        "{found}"
+    );
+    run("grep -n two missing.txt").exit(1).says("TOOL_FAILED");
+    run("test -f missing.txt").exit(1).says("TOOL_FAILED");
+}
+
+#[test]
 fn a_change_that_a_crash_interrupts_is_made_once_without_a_person() {
     for point in ["dispatch.before", "dispatch.after"] {
         let place = Place::with_project();
