@@ -21,9 +21,7 @@ impl Facts {
         folders.iter().all(|folder| match workspace.resolve(&within(folder, path)) {
             ResolvedPath::Inside(normal) => {
                 let parent = normal.rsplit_once('/').map_or(".", |(parent, _)| parent);
-                workspace
-                    .files_below(parent)
-                    .is_some_and(|files| !files.iter().any(|file| *file == normal))
+                workspace.files_below(parent).is_some_and(|files| !files.contains(&normal))
             }
             ResolvedPath::Outside(_) | ResolvedPath::Unresolvable(_) => false,
         })
