@@ -66,7 +66,7 @@ fn a_search_shows_no_tracked_file_that_may_not_be_read() {
     place.write(".env", "PASSWORD=tracked\n");
     place.write("deploy/.aws/credentials", "PASSWORD=other\n");
     place.write("src/a.rs", "// PASSWORD=none\n");
-    for words in [&["add", "-f", "-A"][..], &["commit", "-qm", "x"]] {
+    for words in [&["init", "-q"][..], &["add", "-f", "-A"], &["commit", "-qm", "x"]] {
         let mut git = std::process::Command::new("git");
         git.current_dir(place.work()).args(["-c", "user.name=a", "-c", "user.email=a@b.example"]);
         assert!(git.args(words).status().unwrap().success());
