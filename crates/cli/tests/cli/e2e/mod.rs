@@ -19,6 +19,7 @@ mod init;
 mod input_files;
 mod install;
 mod install_codex;
+mod left_behind;
 mod machines;
 mod mcp;
 mod mcp_client;

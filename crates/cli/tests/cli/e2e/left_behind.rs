@@ -1,0 +1,207 @@
+//! What commands leave in a workspace: held against the policy's rules about files, however they end.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::e2e::sandbox::Lab;
+use crate::harness::finish;
+
+/// Runs git as a person does, outside of every cell.
+#[track_caller]
+fn git(folder: &Path, args: &[&str]) -> String {
+    let who =
+        ["-c", "user.name=a", "-c", "user.email=a@b.example", "-c", "init.defaultBranch=main"];
+    let output = Command::new("git").args(who).args(args).current_dir(folder).output().unwrap();
+    assert!(output.status.success(), "git {args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+fn repository(lab: &Lab) {
+    let work = lab.place.work();
+    git(&work, &["init", "-q"]);
+    git(&work, &["add", "-A"]);
+    git(&work, &["commit", "-qm", "first"]);
+}
+
+/// Runs a script that leaves what it may not, and returns the message.
+#[track_caller]
+fn held(lab: &Lab, script: &str) -> String {
+    let report: Value = lab.call("confined", script).exit(1).json();
+    assert_eq!(report["error"]["code"], "PROTECTED_PATH_CHANGED", "{report}");
+    report["error"]["message"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_script_leaves_no_settings_that_others_obey() {
+    let lab = Lab::new();
+    lab.place.write("CLAUDE.md", &"be careful\n".repeat(2000));
+    repository(&lab);
+    let names = [
+        ".vscode/tasks.json",
+        ".husky/pre-commit",
+        ".githooks/pre-push",
+        ".github/workflows/new.yml",
+        ".claude/agents/judge.md",
+        ".claude/skills/x/SKILL.md",
+        ".agents/skills/x.md",
+        ".gemini/extensions/x/gemini-extension.json",
+        ".codex/prompts/x.md",
+        ".opencode/plugin/x.js",
+        ".cursor/mcp.json",
+        ".envrc",
+        ".lfsconfig",
+        ".pnpmfile.cjs",
+        ".mvn/extensions.xml",
+        ".yarn/plugins/x.cjs",
+        ".helix/languages.toml",
+        ".woodpecker.yml",
+        ".gitlab/ci/x.yml",
+        "azure-pipelines.yaml",
+        ".openhands/setup.sh",
+        ".amp/settings.json",
+        ".factory/settings.json",
+        ".cargo/config.toml",
+        ".pre-commit-config.yaml",
+    ];
+    let mut script = "echo work > work.txt\nsed -i s/careful/careless/ CLAUDE.md\n".to_owned();
+    for name in names {
+        script += &format!("mkdir -p \"$(dirname {name})\"\necho planted > {name}\n");
+    }
+    let message = held(&lab, &script);
+    let work = lab.place.work();
+    for name in names {
+        assert!(!work.join(name).exists(), "{name} was left: {message}");
+    }
+    assert!(lab.place.read("CLAUDE.md").starts_with("be careful"));
+    assert_eq!(lab.place.read("work.txt"), "work\n");
+}
+
+#[test]
+fn no_git_of_a_person_runs_what_a_command_left() {
+    let lab = Lab::new();
+    repository(&lab);
+    let work = lab.place.work();
+    let pwned = lab.outside("tmp/pwned");
+    let script = format!(
+        "git init -q sub && git -C sub config core.fsmonitor 'touch {0}' && git add sub\n\
+         git init -q --bare bare && git -C bare config core.fsmonitor 'touch {0}'\n\
+         mkdir -p deep/.git/hooks deep/.git/objects deep/.git/refs\n\
+         echo 'ref: refs/heads/main' > deep/.git/HEAD\n\
+         printf '#!/bin/sh\\ntouch {0}\\n' > deep/.git/hooks/post-index-change\n\
+         chmod +x deep/.git/hooks/post-index-change\n\
+         printf 'gitdir: ../elsewhere' > sub/file; echo work > work.txt",
+        pwned.display()
+    );
+    let message = held(&lab, &script);
+    assert!(message.contains("sub/.git/config"), "{message}");
+    for folder in [".", "sub", "deep", "bare"] {
+        let folder = work.join(folder);
+        if folder.is_dir() {
+            let _ = Command::new("git").arg("status").current_dir(&folder).output().unwrap();
+        }
+    }
+    assert!(!pwned.exists());
+    assert_eq!(lab.place.read("work.txt"), "work\n");
+}
+
+#[test]
+fn what_a_broken_git_directory_hides_is_found() {
+    let lab = Lab::new();
+    repository(&lab);
+    let script = "mkdir -p .claude && echo '{}' > .claude/settings.json && echo '{}' > .mcp.json\n\
+                  echo garbage > .git/refs/heads/bad";
+    // The take-over of git is what the call fails with; the files are held back all the same.
+    lab.call("confined", script).exit(1);
+    assert!(!lab.place.work().join(".claude/settings.json").exists());
+    assert!(!lab.place.work().join(".mcp.json").exists());
+}
+
+#[test]
+fn guards_are_not_moved_away() {
+    let lab = Lab::new();
+    lab.place.write(".claude/settings.json", "{\"hooks\": {}}\n");
+    lab.place.write(".claude/agents/critic.md", "judge\n");
+    repository(&lab);
+    held(&lab, "mv .claude aside");
+    assert_eq!(lab.place.read(".claude/settings.json"), "{\"hooks\": {}}\n");
+    assert_eq!(lab.place.read(".claude/agents/critic.md"), "judge\n");
+    held(&lab, "ln -s .windlass .codex; mv .claude x; mkdir -p fake; ln -s fake .claude");
+    assert!(!lab.place.work().join(".codex").is_symlink());
+    assert!(!lab.place.work().join(".claude").is_symlink());
+    assert!(lab.place.work().join(".windlass/config.toml").exists());
+    assert_eq!(lab.place.read(".claude/settings.json"), "{\"hooks\": {}}\n");
+}
+
+#[test]
+fn no_pipe_is_left_in_which_git_hangs() {
+    let lab = Lab::new();
+    repository(&lab);
+    let message = held(&lab, "mkfifo .gitignore sub.fifo; mkdir d; mkfifo d/.gitattributes");
+    assert!(message.contains(".gitignore"), "{message}");
+    git(&lab.place.work(), &["status", "-s"]);
+}
+
+#[test]
+fn branches_that_were_there_may_be_switched_to_and_those_of_commands_bring_nothing() {
+    let lab = Lab::new();
+    lab.place.write("CLAUDE.md", "main\n");
+    repository(&lab);
+    let work = lab.place.work();
+    git(&work, &["switch", "-qc", "other"]);
+    lab.place.write("CLAUDE.md", "other\n");
+    git(&work, &["commit", "-qam", "other"]);
+    git(&work, &["switch", "-q", "main"]);
+    lab.prints("confined", "git switch -q other");
+    assert_eq!(lab.place.read("CLAUDE.md"), "other\n");
+    lab.prints("confined", "git switch -q main && echo a > a && git add a && git commit -qm a");
+    assert_eq!(lab.place.read("CLAUDE.md"), "main\n");
+    // Committed without the work tree, and brought by a later command.
+    lab.prints(
+        "confined",
+        "blob=$(echo planted | git hash-object -w --stdin) && git branch evil && \
+         GIT_INDEX_FILE=$TMPDIR/index git read-tree HEAD && \
+         GIT_INDEX_FILE=$TMPDIR/index git update-index --add --cacheinfo 100644,$blob,CLAUDE.md && \
+         tree=$(GIT_INDEX_FILE=$TMPDIR/index git write-tree) && \
+         git update-ref refs/heads/evil $(git commit-tree -p HEAD -m evil $tree)",
+    );
+    let message = held(&lab, "git switch -q evil");
+    assert!(message.contains("CLAUDE.md"), "{message}");
+    assert_eq!(lab.place.read("CLAUDE.md"), "main\n");
+}
+
+#[test]
+fn what_a_killed_windlass_left_is_found_by_recover() {
+    let lab = Lab::new();
+    repository(&lab);
+    lab.place.write(
+        "lab.sh",
+        "mkdir -p .vscode && echo planted > .vscode/tasks.json && touch began && sleep 60",
+    );
+    let mut command = lab.place.command(&["call", "run", "lab/confined", "--new-key", "--json"]);
+    lab.equip(&mut command);
+    let mut child = command.spawn().unwrap();
+    let began = lab.place.work().join("began");
+    for _ in 0..600 {
+        if began.exists() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert!(began.exists());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let planted = lab.place.work().join(".vscode/tasks.json");
+    assert!(planted.exists());
+    let mut recover = lab.place.command(&["recover"]);
+    lab.equip(&mut recover);
+    let outcome = finish(recover, &[]);
+    assert!(outcome.stderr.contains(".vscode/tasks.json"), "{outcome}");
+    assert!(!planted.exists());
+    let kept = lab.outside("home/.local/state/windlass");
+    assert!(fs::read_dir(kept).unwrap().next().is_some());
+    // Once.
+    lab.prints("confined", "true");
+}
