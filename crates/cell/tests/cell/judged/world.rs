@@ -59,7 +59,7 @@ const OUTPUTS: &[&str] =
     &["target/debug/app", "made/CACHEDIR.TAG", "made/x.txt", "node_modules/x/index.js"];
 
 /// Programs that run when a line starts them. What these start themselves is not looked at, but for `WRAPPERS`.
-const REAL: &str = "ls cat head tail wc grep egrep fgrep zgrep stat diff cmp comm sort uniq cut tr nl tac paste fold \
+const REAL: &str = "tar zip printenv xz bzip2 zstd sqlite3 ls cat head tail wc grep egrep fgrep zgrep stat diff cmp comm sort uniq cut tr nl tac paste fold \
     join column basename dirname realpath readlink date du df sha256sum sha1sum md5sum cksum hexdump xxd od jq file \
     sed awk base64 strings whoami id uname hostname nproc ps free uptime arch getconf locale tty groups seq expr \
     mkdir rmdir touch cp mv rm tee ln install truncate chmod mktemp gzip gunzip zcat git make sleep sh bash which \
@@ -68,8 +68,8 @@ const REAL: &str = "ls cat head tail wc grep egrep fgrep zgrep stat diff cmp com
 const WRAPPERS: &str = "env nice ionice timeout time xargs find stdbuf";
 /// Programs that only say that they were started.
 const SILENT: &str = "cargo npm npx pytest python3 python go gcc cc node rustc just cmake ctest mvn gradle uv ruff java rg perl ruby docker pip";
-/// Programs that no rule allows: a line that starts one, however it does, was misjudged.
-pub const FORBIDDEN: &str = "frob curl wget ssh sudo su dd tar zip kill pkill printenv nohup setsid windlass nc crontab at mount systemctl patch watch strace gdb parallel rsync gh sponge";
+/// Programs of which no rule allows any use: a line that starts one, however it does, was misjudged.
+pub const FORBIDDEN: &str = "frob curl wget ssh sudo su dd kill pkill nohup setsid windlass nc crontab at mount systemctl patch watch strace gdb parallel rsync gh sponge";
 
 /// Whether files of the project differ from its last commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
