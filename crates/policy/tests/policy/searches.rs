@@ -103,11 +103,11 @@ fn a_search_without_a_match_is_an_answer() {
     let (_, tool) = set.registry().find("shell", "run").unwrap();
     let is_answer = |line: &str| tool.no_match_is_an_answer(&json!({ "line": line }));
     for line in [
-        "grep -rn TODO src",
-        "cd src && grep TODO a.rs",
+        "grep -rn needle src",
+        "cd src && grep needle a.rs",
         "cat a | grep b",
-        "git grep -n TODO",
-        "rg TODO",
+        "git grep -n needle",
+        "rg needle",
         "git log --oneline | grep fix",
     ] {
         assert!(is_answer(line), "{line}");
