@@ -10,6 +10,7 @@ use windlass_kernel::Digest;
 use super::index::digest_of_entries;
 use super::layers::{Found, Kind, Layers, read_file};
 use super::logs::{self, LogMark};
+use super::operation;
 use super::refs::OWN_LOGS;
 use super::{Baseline, TakeOverError};
 use crate::git::replace::replace;
@@ -38,7 +39,7 @@ const NAMES: [&str; 15] = [
     "NOTES_EDITMSG",
 ];
 /// Folders that are taken over as they are.
-const FOLDERS: [&str; 5] = ["rebase-merge", "rebase-apply", "sequencer", "rr-cache", "logs"];
+const FOLDERS: [&str; 4] = ["rebase-merge", "rebase-apply", "sequencer", "logs"];
 /// Names that are never taken over, since they decide what git does.
 const PROTECTED: [&str; 8] =
     ["config", "hooks", "info", "commondir", "gitdir", "modules", "branches", "remotes"];
@@ -87,7 +88,9 @@ pub(super) fn classify(path: &Path, owners: &BTreeMap<String, Owner>) -> Class {
         parts if parts.iter().any(is_lock) => Class::Ignored,
         ["refs", ..] | ["packed-refs"] => Class::Ref,
         ["logs", "refs", "windlass", ..] => Class::Protected,
-        ["logs", "refs", ..] | ["rr-cache", ..] => Class::Plain,
+        // A resolution that a command has recorded would be applied to a person's next conflict.
+        ["rr-cache", ..] => Class::Ignored,
+        ["logs", "refs", ..] => Class::Plain,
         // Git shortens the logs of all work trees in `gc`.
         ["logs", ..] if owners.get("") == Some(&Owner::User) => Class::Ignored,
         ["worktrees", id, "logs", ..] if owners.get(*id) == Some(&Owner::User) => Class::Ignored,
@@ -132,7 +135,7 @@ pub(super) struct FileChange {
 /// Whether the content of a file is compared with the one at the start. Logs are not: git adds to them
 /// at every change of a ref.
 pub(super) fn is_compared(path: &Path) -> bool {
-    !path.iter().any(|part| part == "logs" || part == "rr-cache")
+    !path.iter().any(|part| part == "logs")
 }
 
 /// Lists the plain files that the layers show.
@@ -140,7 +143,7 @@ pub(super) fn plain_files(
     layers: &Layers,
     owners: &BTreeMap<String, Owner>,
 ) -> Result<BTreeMap<PathBuf, Found>, TakeOverError> {
-    let mut roots: Vec<PathBuf> = vec!["logs".into(), "rr-cache".into()];
+    let mut roots: Vec<PathBuf> = vec!["logs".into()];
     for (id, owner) in owners {
         if *owner == Owner::Command {
             let git_dir = git_dir(id);
@@ -184,16 +187,35 @@ pub(super) fn state_of(path: &Path, digits: usize) -> Option<String> {
     said.or_else(|| Some(Digest::of(&bytes).hex().as_str().to_owned()))
 }
 
-/// Finds the plain files that the upper layer changes.
+/// The folders of unfinished operations that a command has written and that must not be gone on with.
+fn given_up(merged: &BTreeMap<PathBuf, Found>) -> BTreeSet<PathBuf> {
+    let mut folders = BTreeSet::new();
+    for (path, found) in merged {
+        let (Some(folder), Found::Upper(file, _)) = (operation::folder_of(path), found) else {
+            continue;
+        };
+        let bytes = read_file(file, operation::BYTES_MAX);
+        if !bytes.is_ok_and(|bytes| operation::is_plain(path, &bytes)) {
+            folders.insert(folder);
+        }
+    }
+    folders
+}
+
+/// Finds the plain files that the upper layer changes, and the folders of operations that are left out.
 pub(super) fn changes(
     layers: &Layers,
     base: &Baseline,
     owners: &BTreeMap<String, Owner>,
     digits: usize,
-) -> Result<Vec<FileChange>, TakeOverError> {
+) -> Result<(Vec<FileChange>, BTreeSet<PathBuf>), TakeOverError> {
     let lower = Layers { upper: None, lower: layers.lower.clone() };
-    let merged = plain_files(layers, owners)?;
-    let present = plain_files(&lower, owners)?;
+    let mut merged = plain_files(layers, owners)?;
+    let mut present = plain_files(&lower, owners)?;
+    let given_up = given_up(&merged);
+    let goes_on = |path: &PathBuf| !given_up.iter().any(|folder| path.starts_with(folder));
+    merged.retain(|path, _| goes_on(path));
+    present.retain(|path, _| goes_on(path));
     let paths: BTreeSet<&PathBuf> = merged.keys().chain(present.keys()).collect();
     let mut changes = Vec::new();
     for path in paths {
@@ -233,7 +255,7 @@ pub(super) fn changes(
         }
         changes.push(FileChange { path: path.clone(), after, log_from });
     }
-    Ok(changes)
+    Ok((changes, given_up))
 }
 
 /// Replaces or removes a file of the repository at once.
@@ -291,6 +313,7 @@ mod tests {
             ("logs/refs/heads/a", Class::Plain),
             ("logs/refs/windlass/a", Class::Protected),
             ("rebase-merge/git-rebase-todo", Class::Plain),
+            ("rr-cache/12ab/postimage", Class::Ignored),
             ("packed-refs", Class::Ref),
             ("refs/windlass/a", Class::Ref),
             ("objects/info/alternates", Class::Protected),

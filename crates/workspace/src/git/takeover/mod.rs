@@ -15,6 +15,7 @@ mod index;
 mod layers;
 mod logs;
 mod objects;
+mod operation;
 mod own_files;
 mod refs;
 mod verify;
@@ -304,7 +305,8 @@ impl TakeOver<'_> {
         for change in &refs {
             check_kind(change)?;
         }
-        let files = files::changes(layers, base, &owners, self.digits)?;
+        let (files, given_up) = files::changes(layers, base, &owners, self.digits)?;
+        protected.extend(given_up.iter().map(|folder| format!("{}/", folder.display())));
         self.check_locks(&files, &heads)?;
         let new_worktrees = self.new_worktrees(layers, &owners, base, &mut protected)?;
         let mut report = TakenOver { protected, ..TakenOver::default() };

@@ -7,6 +7,7 @@ use std::path::{Component, Path, PathBuf};
 
 use super::files::{Class, FILE_BYTES_MAX, Owner, classify, git_dir};
 use super::layers::{Found, Kind, Layers, read_file};
+use super::operation;
 use super::refs::{RefValue, head_of};
 use super::{Baseline, TakeOver, TakeOverError};
 use crate::git::replace::replace;
@@ -138,6 +139,12 @@ impl TakeOver<'_> {
                 (Class::Plain | Class::Head, Found::Upper(file, Kind::File { bytes }))
                     if bytes <= FILE_BYTES_MAX =>
                 {
+                    let is_plain = |bytes: Vec<u8>| operation::is_plain(&path, &bytes);
+                    if operation::folder_of(&path).is_some()
+                        && !read_file(&file, operation::BYTES_MAX).is_ok_and(is_plain)
+                    {
+                        return Ok(None);
+                    }
                     files.push((inner, file));
                 }
                 (_, Found::Upper(file, Kind::File { .. })) if link => files.push((inner, file)),

@@ -233,3 +233,39 @@ fn the_users_other_work_tree_is_left_alone() {
     after.retain(|path, _| !path.starts_with(main.join("objects")) || before.contains_key(path));
     assert!(after == before);
 }
+
+/// A rebase that stops at a conflict.
+const STOPPED: &str = "echo a > f && git add f && git commit -qm a && git switch -qc mine HEAD~1 && \
+    echo b > f && git add f && git commit -qm b && ! git rebase -q main 2>/dev/null && \
+    test -d .git/rebase-merge && cat .git/rebase-merge/* > /dev/null";
+
+#[test]
+fn an_unfinished_operation_is_taken_over_only_if_it_starts_no_program() {
+    for (more, is_taken) in [
+        ("", true),
+        ("echo 'exec touch pwned' >> .git/rebase-merge/git-rebase-todo", false),
+        ("echo 'x touch pwned' >> .git/rebase-merge/git-rebase-todo", false),
+        ("echo=-S--evil; echo $echo > .git/rebase-merge/gpg_sign_opt", false),
+        ("echo ../evil > .git/rebase-merge/strategy", false),
+        ("mkdir -p .git/sequencer && echo 'exec x' > .git/sequencer/todo", true),
+    ] {
+        let cell = Cell::new("sha1");
+        let base = cell.baseline();
+        cell.inside(&format!("{STOPPED}\n{more}"));
+        let taken = cell.take_over(&base).unwrap();
+        let folder = cell.common().join("rebase-merge");
+        assert_eq!(folder.is_dir(), is_taken, "{more}: {taken:?}");
+        assert!(!cell.common().join("sequencer").exists(), "{more}");
+        let told = taken.protected.iter().any(|path| path.ends_with("rebase-merge/"));
+        assert_eq!(told, !is_taken, "{more}: {taken:?}");
+    }
+}
+
+#[test]
+fn a_recorded_resolution_is_not_taken_over() {
+    let cell = Cell::new("sha1");
+    let base = cell.baseline();
+    cell.inside(&format!("git config rerere.enabled true; mkdir -p .git/rr-cache/ab && echo x > .git/rr-cache/ab/postimage; {STOPPED}"));
+    cell.take_over(&base).unwrap();
+    assert!(!cell.common().join("rr-cache/ab").exists());
+}
