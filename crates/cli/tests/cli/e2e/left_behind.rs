@@ -37,7 +37,7 @@ fn held(lab: &Lab, script: &str) -> String {
 #[test]
 fn a_script_leaves_no_settings_that_others_obey() {
     let lab = Lab::new();
-    lab.place.write("CLAUDE.md", &"be careful\n".repeat(2000));
+    lab.place.write("CLAUDE.md", "be careful\n".repeat(2000));
     repository(&lab);
     let names = [
         ".vscode/tasks.json",
