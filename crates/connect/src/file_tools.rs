@@ -33,7 +33,16 @@ pub(crate) fn perform(
         return CallFailure::failed(reason).into_reply(None);
     }
     match files.perform(tool, job.args, job.foreseen, job.limits.output_bytes_max) {
-        Ok(result) => Reply::Success { result },
+        Ok(result) => {
+            // A command that runs meanwhile must not be taken for who did it.
+            let written = job.foreseen.filter(|_| tool.writes()).zip(sandbox);
+            let accepted = written
+                .map_or(Ok(()), |(change, sandbox)| sandbox.accept(root, Path::new(&change.path)));
+            match accepted {
+                Ok(()) => Reply::Success { result },
+                Err(failure) => failure.into_reply(Some(result)),
+            }
+        }
         Err(error) => failure(tool, &error).into_reply(None),
     }
 }

@@ -351,6 +351,12 @@ impl Sandbox {
         Err("a program that does nothing fails in a cell".to_owned())
     }
 
+    /// Accepts a file that a tool of ours has written, as it is now.
+    pub(crate) fn accept(&self, workspace: &Path, path: &Path) -> Result<(), CallFailure> {
+        let accepted = Gate::accept(&self.settings.folder.join("gate"), workspace, path);
+        accepted.map_err(|error| CallFailure::internal(Certainty::Unknown, error.to_string()))
+    }
+
     /// Holds back what commands left whose Windlass was killed, and says what.
     ///
     /// # Errors

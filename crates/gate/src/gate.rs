@@ -11,6 +11,7 @@ use crate::hold::{Held, hold};
 use crate::judge::{Allowed, Committed, findings};
 use crate::mark::Mark;
 use crate::record::{Record, Running};
+use crate::rel_path::RelPath;
 use crate::rules::Rules;
 use crate::scan::{Scan, Scope, Seen};
 
@@ -127,6 +128,42 @@ impl Gate {
         find().map_err(|error: io::Error| GateError { workspace: place.to_owned(), error })
     }
 
+    /// Accepts a file as it is now: a tool of ours has written it, as a person or the policy allowed.
+    ///
+    /// # Errors
+    /// [`GateError`].
+    pub fn accept(place: &Path, workspace: &Path, path: &Path) -> Result<(), GateError> {
+        let path = RelPath::from(path);
+        let accept = || {
+            let root = Folder::open(workspace)?;
+            for record in Record::of(place, workspace)? {
+                let Some((_, rules)) =
+                    record.subject().filter(|(_, rules)| rules.of(&path.text()).is_some())
+                else {
+                    continue;
+                };
+                let _lock = record.lock()?;
+                let Some(mut seen) = record.seen() else { continue };
+                let scope = Scope { closed: Vec::new(), passed: Vec::new(), shown: Vec::new() };
+                let mut scan = Scan {
+                    root: &root,
+                    workspace,
+                    rules: &rules,
+                    scope: &scope,
+                    before: None,
+                    keep: &mut |digest, bytes| record.keep(&digest, bytes),
+                };
+                match scan.one(&path)? {
+                    Some(mark) => seen.marks.insert(path.clone(), mark),
+                    None => seen.marks.remove(&path),
+                };
+                record.accept(&seen)?;
+            }
+            Ok(())
+        };
+        accept().map_err(|error: io::Error| GateError { workspace: workspace.to_owned(), error })
+    }
+
     fn settle_locked(&self, committed: &Committed<'_>) -> io::Result<Vec<String>> {
         let others = self.record.others(None)?;
         let mut told = self.record.to_tell();
@@ -134,6 +171,10 @@ impl Gate {
             let died = others.died.iter().map(|(_, allowed)| allowed);
             let allowed = together(died.chain(&others.running));
             let held = self.compare(&allowed, committed)?;
+            told.extend(held.iter().map(Held::to_string));
+        } else if !others.running.is_empty() && others.running.iter().all(|one| one.is_sealed) {
+            // What changed beside servers was changed by people, but for what no server may have made either.
+            let held = self.compare(&together(others.running.iter()), committed)?;
             told.extend(held.iter().map(Held::to_string));
         } else if others.running.is_empty() {
             // Nobody but people has been here since.
@@ -191,15 +232,18 @@ impl Gate {
 }
 
 impl Watch {
-    /// The files of the workspace that rules are about, as they were accepted last. A cell can show them read-only.
+    /// The files of the workspace that rules are about, as they were accepted last, or the folders that they are about as a
+    /// whole. A cell can show them read-only.
     #[must_use]
-    pub fn files(&self) -> Vec<PathBuf> {
+    pub fn files(&self) -> BTreeSet<PathBuf> {
         let Gate { workspace, record, rules, .. } = &self.gate;
-        let Some(seen) = record.seen() else { return Vec::new() };
+        let Some(seen) = record.seen() else { return BTreeSet::new() };
         let files = seen.marks.iter().filter(|(path, mark)| {
             matches!(mark, Mark::File { .. }) && rules.of(&path.text()).is_some()
         });
-        files.map(|(path, _)| workspace.join(path.as_path())).collect()
+        let whole = |path: &RelPath| path.above().find(|folder| rules.is_about_all_of(folder));
+        let places = files.map(|(path, _)| whole(path).unwrap_or_else(|| path.clone()));
+        places.map(|place| workspace.join(place.as_path())).collect()
     }
 
     /// What commits of commands have brought that no person has seen, by the names of [`Watch::doubt`].

@@ -16,8 +16,8 @@ const PROJECT: &str = ".windlass";
 pub struct Allowed {
     /// The paths that its line names: it was judged with them in view.
     pub paths: BTreeSet<String>,
-    /// Whether the files that were there are read-only in its cell. Then it can take none of them away but with its folder, so
-    /// one that changed in its folder was changed by a person.
+    /// Whether the files that were there, and the folders that rules are about as a whole, are read-only in its cell. Then it can
+    /// change them only with a folder above, so what changed in a folder that is still there was changed by a person.
     pub is_sealed: bool,
 }
 
@@ -119,7 +119,8 @@ fn reason(
         return git_reason(path, &git, is);
     }
     let rule = rules.of(&path.text())?;
-    if allowed.is_sealed && was.is_some() && before.is_in_same_folder(path, after) {
+    let is_sealed = allowed.is_sealed && before.is_in_same_folder(path, after);
+    if is_sealed && (was.is_some() || path.above().any(|folder| rules.is_about_all_of(&folder))) {
         return None;
     }
     if allowed.has(path) || committed(path, is) {

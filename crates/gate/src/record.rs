@@ -57,8 +57,7 @@ pub struct Others {
 
 impl Record {
     pub fn open(place: &Path, workspace: &Path, rules: &Rules) -> io::Result<Self> {
-        let short = |digest: Digest| digest.hex().as_str().get(..16).unwrap_or_default().to_owned();
-        let base = place.join(short(Digest::of(workspace.as_os_str().as_encoded_bytes())));
+        let base = base_of(place, workspace);
         let folder = base.join(short(rules.digest()));
         let record = Self { base, folder };
         if record.folder.join("workspace.json").symlink_metadata().is_err() {
@@ -71,6 +70,13 @@ impl Record {
             record.write("workspace.json", &RelPath::from(workspace))?;
         }
         Ok(record)
+    }
+
+    /// Those of a workspace, under all rules.
+    pub fn of(place: &Path, workspace: &Path) -> io::Result<Vec<Self>> {
+        let base = base_of(place, workspace);
+        let all = folders(&base)?.into_iter().filter(|folder| folder.join("calls").is_dir());
+        Ok(all.map(|folder| Self { base: base.clone(), folder }).collect())
     }
 
     /// Those below a place whose commands may have died.
@@ -254,6 +260,14 @@ impl Record {
         }
         Ok(others)
     }
+}
+
+fn short(digest: Digest) -> String {
+    digest.hex().as_str().get(..16).unwrap_or_default().to_owned()
+}
+
+fn base_of(place: &Path, workspace: &Path) -> PathBuf {
+    place.join(short(Digest::of(workspace.as_os_str().as_encoded_bytes())))
 }
 
 fn folders(place: &Path) -> io::Result<Vec<PathBuf>> {

@@ -6,6 +6,8 @@ use serde::{Deserialize, Serialize};
 use windlass_kernel::Digest;
 use windlass_text::{Glob, GlobText};
 
+use crate::rel_path::RelPath;
+
 /// The most names that a pattern's alternatives are spelled out to.
 const NAMES_MAX: usize = 4096;
 
@@ -70,6 +72,12 @@ impl Rules {
         let text = GlobText::new(path);
         let any = |globs: &[Glob]| globs.iter().any(|glob| glob.matches(&text));
         self.rules.iter().find(|rule| any(&rule.paths) && !any(&rule.except))
+    }
+
+    /// Whether a rule is about whatever is in a folder.
+    #[must_use]
+    pub fn is_about_all_of(&self, folder: &RelPath) -> bool {
+        self.of(&format!("{folder}/a")).is_some()
     }
 
     /// Whether a path with this name in it may match a rule.

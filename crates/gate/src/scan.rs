@@ -153,6 +153,14 @@ impl Scan<'_> {
         Ok(seen)
     }
 
+    /// What is remembered of one file.
+    ///
+    /// # Errors
+    /// Those of the operating system.
+    pub fn one(&mut self, path: &RelPath) -> io::Result<Option<Mark>> {
+        self.mark(path, None, now())
+    }
+
     /// The folder as it was seen, or as it is. `None` if it is gone.
     fn folder(
         &self,

@@ -95,14 +95,36 @@ fn beside_a_server_whose_cell_shows_them_read_only_a_person_may_change_files() {
     world.write(".claude/settings.json", "one");
     let sealed = Allowed { is_sealed: true, ..Allowed::default() };
     let (watch, _) = world.gate().watch(sealed, &|_, _| false).unwrap();
-    assert_eq!(watch.files(), [world.at(".claude/settings.json"), world.at("CLAUDE.md")]);
+    assert_eq!(watch.files(), [world.at(".claude"), world.at("CLAUDE.md")].into());
     world.write("CLAUDE.md", "two");
+    world.write(".claude/new.md", "in a folder that the server cannot write");
+    // A command that starts then has nothing to do with it.
+    let command = world.watch();
+    assert_eq!(command.look(&|_, _| false).unwrap(), []);
+    drop(command);
+    assert!(world.at(".claude/new.md").exists());
     std::fs::rename(world.at(".claude"), world.at("aside")).unwrap();
     world.write(".claude/settings.json", "planted");
     world.write(".vscode/tasks.json", "planted");
     let held = watch.look(&|_, _| false).unwrap();
-    assert_eq!(world.names(&held), [".claude/settings.json", ".vscode/tasks.json"]);
+    assert_eq!(
+        world.names(&held),
+        [".claude/new.md", ".claude/settings.json", ".vscode/tasks.json"]
+    );
     assert_eq!(world.read("CLAUDE.md").as_deref(), Some("two"));
+}
+
+#[test]
+fn what_a_tool_of_ours_has_written_is_accepted() {
+    let world = World::new();
+    let watch = world.watch();
+    world.write(".vscode/tasks.json", "as a person said");
+    let state = world.at("../state");
+    Gate::accept(&state, &world.at(""), Path::new(".vscode/tasks.json")).unwrap();
+    assert_eq!(watch.look(&|_, _| false).unwrap(), []);
+    world.write(".vscode/tasks.json", "planted");
+    assert_eq!(watch.look(&|_, _| false).unwrap().len(), 1);
+    assert_eq!(world.read(".vscode/tasks.json").as_deref(), Some("as a person said"));
 }
 
 #[test]
