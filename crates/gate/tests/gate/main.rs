@@ -1,10 +1,6 @@
 //! The tests of the crate, one program.
 
-#![expect(
-    clippy::indexing_slicing,
-    clippy::unwrap_used,
-    reason = "a test stops at the first surprise"
-)]
+#![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
 mod died;
 mod git_folders;
