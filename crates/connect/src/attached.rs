@@ -11,7 +11,8 @@ use windlass_cell::{ChildInput, ProcessGroup, received_signal};
 
 use crate::call_failure::CallFailure;
 use crate::network::CommandNetwork;
-use crate::sandbox::{Confinement, OpenCell, Sandbox};
+use crate::open_cell::OpenCell;
+use crate::sandbox::{Confinement, Sandbox};
 
 /// How long the cell may take to be made.
 const CELL_WAIT: Duration = Duration::from_secs(30);

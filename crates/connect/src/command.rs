@@ -12,7 +12,7 @@ use windlass_cell::{Ending, Excess, Finished, Limits, OnSignal, Program, describ
 use crate::call_failure::CallFailure;
 use crate::command_output::{self, KEPT_BYTES_MAX, MARGIN_BYTES, Outputs};
 use crate::network::CommandNetwork;
-use crate::sandbox::OpenCell;
+use crate::open_cell::OpenCell;
 use crate::{Certainty, Confinement, Reply, Sandbox};
 
 /// A command to run.

@@ -18,6 +18,7 @@ mod hidden_files;
 mod job;
 mod mcp;
 mod network;
+mod open_cell;
 mod pinned;
 mod pool;
 mod post;

@@ -8,14 +8,14 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use windlass_cell::{
-    Access, Cell, CellLimits, Confined, Excess, GitPaths, Layout, Level, Limits, Maker, Mount,
-    Network, OnSignal, Program, WorkspaceView, choose_maker, find_git,
+    Access, Cell, CellLimits, Excess, GitPaths, Layout, Level, Limits, Maker, Mount, Network,
+    OnSignal, Program, WorkspaceView, choose_maker, find_git,
 };
 
 use windlass_broker::BrokerRules;
 use windlass_gate::{Gate, Rules};
 use windlass_kernel::{Code, Digest, HostRule};
-use windlass_workspace::{Baseline, Git, PinnedPath, Signature, TreeId, find_helper, take_over};
+use windlass_workspace::{Baseline, Git, PinnedPath, Signature, TreeId, find_helper};
 
 use crate::Certainty;
 use crate::cache_changes::CacheChanges;
@@ -23,6 +23,7 @@ use crate::cache_settings::CacheSettings;
 use crate::call_failure::CallFailure;
 use crate::client_files::client_files;
 use crate::hidden_files::HiddenFiles;
+use crate::open_cell::{GitChanges, OpenCell};
 use crate::pinned::ShownFiles;
 use crate::workspace_watch::WorkspaceWatch;
 
@@ -124,40 +125,6 @@ pub struct SandboxSettings {
     pub folder: PathBuf,
     /// Hosts whose addresses may be private.
     pub private_hosts: Vec<HostRule>,
-}
-
-/// A cell for one command.
-#[derive(Debug)]
-pub(crate) struct OpenCell {
-    launcher: PathBuf,
-    cell: Cell,
-    git: Option<GitChanges>,
-    drops_git_changes: bool,
-    watch: Option<WorkspaceWatch>,
-    rules: BrokerRules,
-    variables: Vec<(&'static str, String)>,
-    _shown: ShownFiles,
-    caches: CacheChanges,
-    cache_settings: CacheSettings,
-}
-
-/// The changes of a command in a git directory, which are taken over when it has ended.
-#[derive(Debug)]
-struct GitChanges {
-    folder: TempDir,
-    git: GitPaths,
-    /// The refs and files before the command.
-    before: Baseline,
-}
-
-impl GitChanges {
-    fn upper(&self) -> PathBuf {
-        self.folder.path().join("upper")
-    }
-
-    fn work(&self) -> PathBuf {
-        self.folder.path().join("work")
-    }
 }
 
 impl Sandbox {
@@ -424,73 +391,6 @@ impl Sandbox {
     }
 }
 
-impl OpenCell {
-    /// Fails if a server has changed what no command may since it was last looked at.
-    pub fn require_unchanged(&self) -> Result<(), CallFailure> {
-        let held = self.watch.as_ref().map_or(Ok(Vec::new()), |watch| watch.look(&[]))?;
-        if held.is_empty() { Ok(()) } else { Err(CallFailure::protected(&held)) }
-    }
-
-    /// When a server has ended: holds back what it left, and tells whoever starts the next command.
-    pub fn close_unheard(&self) {
-        if let Some(watch) = &self.watch {
-            watch.look_and_tell_later();
-        }
-    }
-
-    /// Takes over what the command changed in the git directory, and holds back what it may not leave, whatever went wrong.
-    pub fn close(self) -> Result<(), CallFailure> {
-        let dropped = self.caches.drop_settings(&self.cache_settings, &self.cell.mounts);
-        let changes = self.git.as_ref().filter(|_| !self.drops_git_changes);
-        let taken = changes.map(|changes| {
-            take_over(&changes.git.common, &changes.upper(), &changes.git.top, &changes.before)
-                .map_err(|error| CallFailure::git(Certainty::Unknown, &error))
-        });
-        let taken = taken.transpose();
-        let held = self.watch.as_ref().map(|watch| {
-            let brought = match (&taken, changes) {
-                (Ok(Some(taken)), Some(changes)) if moved_refs(&taken.taken) => {
-                    watch.brought(&changes.before)
-                }
-                (_, _) => Ok(Vec::new()),
-            };
-            // Without knowing what is new nothing counts as committed before.
-            let held = watch.look(brought.as_deref().unwrap_or_default());
-            brought.and(held)
-        });
-        let mut protected = Vec::new();
-        if let Some(taken) = taken? {
-            protected.extend(taken.protected.into_iter().map(|path| format!(".git/{path}")));
-        }
-        protected.extend(held.transpose()?.unwrap_or_default());
-        protected.extend(dropped.map_err(|why| CallFailure::internal(Certainty::Unknown, why))?);
-        match protected.is_empty() {
-            true => Ok(()),
-            false => Err(CallFailure::protected(&protected)),
-        }
-    }
-
-    /// Variables for the command.
-    pub fn variables(&self) -> &[(&'static str, String)] {
-        &self.variables
-    }
-
-    /// What the broker lets through.
-    pub const fn rules(&self) -> &BrokerRules {
-        &self.rules
-    }
-
-    /// Where the command is started.
-    pub fn confined(&self) -> Confined<'_> {
-        Confined { launcher: &self.launcher, cell: &self.cell }
-    }
-}
-
-/// Whether refs or current commits are among what was taken over.
-fn moved_refs(taken: &[String]) -> bool {
-    taken.iter().any(|name| name.starts_with("refs/") || name == "HEAD" || name.ends_with("/HEAD"))
-}
-
 /// Removes the folders that have not been used for a long time.
 fn remove_old(folder: &Path) {
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -500,12 +400,6 @@ fn remove_old(folder: &Path) {
             // The next start tries again.
             let _ = std::fs::remove_dir_all(entry.path());
         }
-    }
-}
-
-impl Drop for GitChanges {
-    fn drop(&mut self) {
-        open_work_folder(&self.work());
     }
 }
 

@@ -20,7 +20,7 @@ use super::state::{ConnectionState, Outgoing};
 use crate::Certainty;
 use crate::call_failure::CallFailure;
 use crate::network::CommandNetwork;
-use crate::sandbox::OpenCell;
+use crate::open_cell::OpenCell;
 
 /// How much of the server's error stream is kept, from its end.
 const STDERR_BYTES_MAX: usize = 2048;
