@@ -126,6 +126,8 @@ pub struct HoldAnswer<'a> {
     pub edit: Option<&'a Value>,
     /// What the person who rejects wants done again.
     pub again: Option<Again<'a>>,
+    /// What became of the interrupted call on hold, if the person who approves knows it.
+    pub settled: Option<Answer>,
 }
 
 /// What a person who rejects wants done again.
@@ -261,25 +263,23 @@ impl Engine {
     }
 
     /// Records what a person says became of the interrupted call that a run waits for.
-    ///
-    /// # Errors
-    /// [`EngineError`] if the run waits for something else, several people must answer, or the gateway refuses.
-    pub fn settle_call(
+    fn settle_call(
         &self,
-        trace_id: TraceId,
-        answer: Answer,
-        by: &str,
-        reason: &str,
+        run: &Run,
+        hold: &Hold,
+        answer: HoldAnswer<'_>,
+        settled: Answer,
     ) -> Result<(), EngineError> {
-        let run = self.read(trace_id)?;
-        let hold = run.hold.as_ref().filter(|hold| hold.held.approvals <= 1);
-        let Some(call) = hold.and_then(|hold| hold.held.call) else {
+        let HoldAnswer { by, reason, decision, .. } = answer;
+        let call = hold.held.call.filter(|_| hold.held.approvals <= 1);
+        let Some(call) = call.filter(|_| decision == VoteDecision::Approved) else {
             let message = "the run does not wait for a call that one person can settle";
             return Err(invalid(message.to_owned()));
         };
-        let gateway = self.gateway_of(call)?;
-        let who = Who::Person { name: by, people: self.people.as_ref(), run: Some(trace_id) };
-        gateway.decide(call, answer, Attribution { who, reason, edit: None, files: &[] })?;
+        let run = Some(run.head.trace_id);
+        let who = Who::Person { name: by, people: self.people.as_ref(), run };
+        let attribution = Attribution { who, reason, edit: None, files: &[] };
+        self.gateway_of(call)?.decide(call, settled, attribution)?;
         Ok(())
     }
 
@@ -328,12 +328,13 @@ impl Engine {
         hold: &Hold,
         answer: HoldAnswer<'_>,
     ) -> Result<Vote, EngineError> {
-        let HoldAnswer { decision, by, reason, shown, conditions, edit, again } = answer;
+        let HoldAnswer { decision, by, reason, shown, conditions, edit, again, settled } = answer;
         let name = run_name(run);
         let files = self.changed_files(hold, decision)?;
         let is_stale = match shown {
             Some(shown) => shown != shown_with_files(hold.shown, &files),
-            None => !files.is_empty(),
+            // What is not run again may have changed them itself.
+            None => settled.is_none() && !files.is_empty(),
         };
         if is_stale {
             let path = self.changed_path(hold, &files)?;
@@ -357,6 +358,10 @@ impl Engine {
         let (conditions, reason, shown) = (conditions.to_vec(), reason.to_owned(), hold.shown);
         let send_back = again.map(|again| send_back(run, hold, again)).transpose()?;
         let unsigned = UnsignedVote { conditions, decision, edit, files, reason, send_back, shown };
+        // From here on something is recorded.
+        if let Some(settled) = settled {
+            self.settle_call(run, hold, answer, settled)?;
+        }
         let signed = self.people.sign(by, &unsigned.statement(&run.head))?;
         let vote = unsigned.signed(signed);
         if let Some((other, _)) = hold.votes.iter().find(|(other, _)| other.is_same(&vote)) {

@@ -149,8 +149,14 @@ impl RunRecorder {
     fn add(&mut self, mut event: Event) -> Result<(), EngineError> {
         redact_event(&self.recording.redactor, &mut event);
         let clock = &self.recording.clock;
-        let trace_id = self.run().head.trace_id;
-        let event = RunEvent::new(trace_id, ArtifactId(clock.new_id()), clock.now(), event);
+        let (trace_id, now) = (self.run().head.trace_id, clock.now());
+        if let Event::Held(held) = &mut event
+            && held.expires_at.is_some()
+        {
+            // Its process may have been dead for long since the last entry.
+            held.expires_at = self.run().plan().and_then(|plan| plan.hold.expires_at(now));
+        }
+        let event = RunEvent::new(trace_id, ArtifactId(clock.new_id()), now, event);
         self.recorder.add(&event)?;
         Ok(())
     }

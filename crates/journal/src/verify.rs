@@ -1,6 +1,7 @@
 //! Verifying a whole store or one trace: every chain, artifact, link and recorded head.
 
 use serde::Serialize;
+use windlass_kernel::artifact::ToolEffect;
 use windlass_kernel::grant::{Grant, GrantUse};
 use windlass_kernel::run::Resolution;
 use windlass_kernel::verify::ChainReport;
@@ -217,13 +218,26 @@ fn verify_key(
         Err(StoreError::Corrupt { .. }) => None,
         found => found?,
     };
-    let matches = record.is_some_and(|record| {
-        record.trace_id == verifier.head().trace_id
-            && Some(record.reservation.tool_call_id) == tool_call_id
-            && record.reservation.request_digest == key.request_digest
-    });
+    let head = verifier.head();
+    let matches = match record {
+        None => false,
+        // A call that did not run leaves its key to others.
+        Some(record) if record.trace_id != head.trace_id => says_it_did_not_run(store, head)?,
+        Some(record) => {
+            Some(record.reservation.tool_call_id) == tool_call_id
+                && record.reservation.request_digest == key.request_digest
+        }
+    };
     let reason = KeyMismatch::MISSING;
     Ok((!matches).then_some(ChainError::Key { sequence_number, reason }))
+}
+
+/// Whether the last entry of a call says that it did not run, or says nothing any more.
+fn says_it_did_not_run(store: &dyn Store, head: &Head) -> Result<bool, StoreError> {
+    let before = head.sequence_number.saturating_sub(1);
+    let last = store.list_log_entries(head.trace_id, before, 1)?;
+    let body = last.first().and_then(|record| record.body.as_deref());
+    Ok(body.is_none_or(ToolEffect::says_it_did_not_run))
 }
 
 /// A grant, unless it cannot be read; then it has an error of its own.

@@ -20,6 +20,10 @@ use crate::{Code, Digest};
 pub const INTEGER_MAX: i64 = (1 << 53) - 1;
 /// Integral doubles of at least this size are written with an exponent.
 const EXPONENT_FROM: f64 = 1e21;
+/// The levels of lists and objects of a value that is recorded: a document that has it inside is deeper.
+pub const VALUE_LEVELS_MAX: usize = 64;
+/// The levels that the reader of JSON reads; nothing deeper is written.
+const TEXT_LEVELS_MAX: usize = 127;
 
 /// JSON that cannot be read, or has no canonical form.
 #[derive(Debug, Error)]
@@ -35,6 +39,12 @@ pub enum CanonError {
     /// The text is not JSON.
     #[error("the text is not valid JSON: {0}")]
     Invalid(String),
+    /// Lists and objects lie too deep in each other.
+    #[error("the JSON is more than {levels_max} levels deep")]
+    TooDeep {
+        /// The limit.
+        levels_max: usize,
+    },
     /// An object has a duplicate key.
     #[error("the JSON has an object with a duplicate key: {0}")]
     DuplicateKey(String),
@@ -51,7 +61,7 @@ impl CanonError {
     #[must_use]
     pub const fn code(&self) -> Code {
         match self {
-            Self::TooLarge { .. } => Code::DocSizeExceeded,
+            Self::TooLarge { .. } | Self::TooDeep { .. } => Code::DocSizeExceeded,
             Self::Invalid(_) => Code::JsonInvalid,
             Self::DuplicateKey(_) => Code::JsonDuplicateKey,
             Self::UnsafeNumber { .. } => Code::JsonNumberUnsafe,
@@ -72,7 +82,7 @@ pub fn parse(text: &[u8], bytes_max: usize) -> Result<Value, CanonError> {
     let value = Strict.deserialize(&mut deserializer).map_err(|error| read_error(&error))?;
     deserializer.end().map_err(|error| read_error(&error))?;
     check_integer_literals(text)?;
-    check(&value)?;
+    check_levels(&value, TEXT_LEVELS_MAX)?;
     Ok(value)
 }
 
@@ -102,7 +112,7 @@ pub fn to_bytes(value: &impl Serialize) -> Result<Vec<u8>, CanonError> {
 /// # Errors
 /// As [`to_bytes`].
 pub fn value_to_bytes(value: &Value) -> Result<Vec<u8>, CanonError> {
-    check(value)?;
+    check_levels(value, TEXT_LEVELS_MAX)?;
     Ok(written(value))
 }
 
@@ -123,10 +133,10 @@ fn utf16_order(a: &str, b: &str) -> std::cmp::Ordering {
     }
 }
 
-/// Returns the length of the bytes that [`value_to_bytes`] would return, without writing them.
+/// Checks a value that is to be recorded, and returns the length of the bytes that [`value_to_bytes`] would return.
 ///
 /// # Errors
-/// As [`to_bytes`].
+/// As [`check`].
 pub fn measure(value: &Value) -> Result<usize, CanonError> {
     check(value)?;
     Ok(length(value))
@@ -161,18 +171,38 @@ pub fn digest(value: &impl Serialize) -> Result<Digest, CanonError> {
     Ok(Digest::of(&to_bytes(value)?))
 }
 
-/// Checks that canonical JSON would not change any number in `value`.
+/// Checks that a value can be recorded: canonical JSON would not change any number, and documents that have it inside can
+/// be read again.
 ///
 /// # Errors
-/// [`CanonError::UnsafeNumber`] for the first number that it would change.
+/// [`CanonError::UnsafeNumber`] for the first number that it would change; [`CanonError::TooDeep`] for more than
+/// [`VALUE_LEVELS_MAX`] levels.
 pub fn check(value: &Value) -> Result<(), CanonError> {
-    match value {
-        Value::Null | Value::Bool(_) | Value::String(_) => Ok(()),
-        Value::Number(number) if safe(number) => Ok(()),
-        Value::Number(number) => Err(CanonError::UnsafeNumber { number: number.to_string() }),
-        Value::Array(items) => items.iter().try_for_each(check),
-        Value::Object(map) => map.values().try_for_each(check),
+    check_levels(value, VALUE_LEVELS_MAX)
+}
+
+/// [`check`] with another limit.
+fn check_levels(value: &Value, levels_max: usize) -> Result<(), CanonError> {
+    fn look(value: &Value, left: usize) -> Result<(), Option<&serde_json::Number>> {
+        let below = || left.checked_sub(1).ok_or(None);
+        match value {
+            Value::Null | Value::Bool(_) | Value::String(_) => Ok(()),
+            Value::Number(number) if safe(number) => Ok(()),
+            Value::Number(number) => Err(Some(number)),
+            Value::Array(items) => {
+                let left = below()?;
+                items.iter().try_for_each(|item| look(item, left))
+            }
+            Value::Object(map) => {
+                let left = below()?;
+                map.values().try_for_each(|item| look(item, left))
+            }
+        }
     }
+    look(value, levels_max).map_err(|number| match number {
+        Some(number) => CanonError::UnsafeNumber { number: number.to_string() },
+        None => CanonError::TooDeep { levels_max },
+    })
 }
 
 fn safe(number: &serde_json::Number) -> bool {

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::host::{ToolAnswer, ToolHost, ToolUse};
 use crate::limits::Limits;
 use crate::progress::CallProgress;
+use crate::server::typed;
 use crate::session::{Outbox, RequestKey, Session, lock};
 use crate::wire;
 
@@ -20,6 +21,8 @@ pub(crate) struct Call {
     pub(crate) session: Arc<Session>,
     pub(crate) out: Arc<dyn Outbox>,
     pub(crate) progress: Arc<CallProgress>,
+    /// The version of the protocol that the client speaks.
+    pub(crate) protocol: String,
     /// The length of its message.
     pub(crate) bytes: usize,
 }
@@ -65,6 +68,12 @@ impl Calls {
             state.queue.push_back(call);
             return;
         }
+        // What needs not wait has begun, even if its client closes before the thread runs.
+        if !call.session.begin(&call.key) {
+            drop(state);
+            refuse(&call, CLOSING);
+            return self.finish(&call);
+        }
         state.threads += 1;
         drop(state);
         let calls = Arc::clone(self);
@@ -73,34 +82,54 @@ impl Calls {
         let first = Arc::clone(&call);
         let thread = std::thread::Builder::new().name("windlass-mcp-call".to_owned());
         let work = move || {
-            let first = lock(&first).take();
-            calls.work(first);
+            if let Some(first) = lock(&first).take() {
+                calls.work(first);
+            }
         };
         if thread.spawn(work).is_err() {
             let call = lock(&call).take();
             lock(&self.state).threads -= 1;
             if let Some(call) = call {
                 refuse(&call, "there is no thread for the call");
+                call.session.end();
                 self.finish(&call);
             }
         }
     }
 
-    /// Performs a call, and those that wait, one after another.
-    fn work(&self, first: Option<Call>) {
-        let mut next = first;
-        while let Some(call) = next {
-            if call.session.begin(&call.key) {
+    /// Performs a call that has begun, and those that wait, one after another.
+    fn work(&self, first: Call) {
+        let (mut call, mut has_begun) = (first, true);
+        loop {
+            if has_begun {
                 self.perform(&call);
                 call.session.end();
+            } else {
+                refuse(&call, CLOSING);
             }
             self.finish(&call);
-            drop(call);
             let mut state = lock(&self.state);
-            next = state.queue.pop_front();
-            if next.is_none() {
+            let Some(next) = state.queue.pop_front() else {
                 state.threads -= 1;
-            }
+                return;
+            };
+            drop(state);
+            has_begun = next.session.begin(&next.key);
+            call = next;
+        }
+    }
+
+    /// Refuses the calls of a session that wait: it has ended.
+    pub(crate) fn refuse_waiting(&self, session: &Arc<Session>) {
+        let mut state = lock(&self.state);
+        let all = std::mem::take(&mut state.queue);
+        let (own, others): (VecDeque<Call>, _) =
+            all.into_iter().partition(|call| Arc::ptr_eq(&call.session, session));
+        state.queue = others;
+        drop(state);
+        for call in own {
+            refuse(&call, CLOSING);
+            self.finish(&call);
         }
     }
 
@@ -116,14 +145,15 @@ impl Calls {
         }
         let id = &call.key.id;
         let error = |error| wire::error(Some(id.clone()), error);
+        let result = |result| wire::result(id, &typed(result, &call.protocol));
         call.out.send(match performed {
-            Ok(Some(ToolAnswer::Result(result @ Value::Object(_)))) => wire::result(id, &result),
+            Ok(Some(ToolAnswer::Result(answer @ Value::Object(_)))) => result(answer),
             Ok(Some(ToolAnswer::Result(_))) => {
                 error(ErrorData::internal_error("the tool's result is not an object", None))
             }
             Ok(Some(ToolAnswer::Error(text))) => {
                 let content = json!([{ "type": "text", "text": text }]);
-                wire::result(id, &json!({ "content": content, "isError": true }))
+                result(json!({ "content": content, "isError": true }))
             }
             Ok(None) => {
                 error(ErrorData::invalid_params(format!("there is no tool `{name}`"), None))
@@ -170,6 +200,9 @@ impl Calls {
         }
     }
 }
+
+/// Why a call of a session that has ended never starts.
+const CLOSING: &str = "the server is closing";
 
 /// Answers a call that never starts.
 fn refuse(call: &Call, reason: &'static str) {

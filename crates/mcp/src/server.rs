@@ -62,7 +62,7 @@ pub(crate) struct Core {
     host: Arc<dyn ToolHost>,
     identity: Identity,
     pub(crate) limits: Limits,
-    calls: Arc<Calls>,
+    pub(crate) calls: Arc<Calls>,
     sessions: Mutex<Vec<Weak<Session>>>,
     scopes: AtomicU64,
 }
@@ -193,7 +193,8 @@ impl Core {
                 return Ok(None);
             }
             "tools/call" => {
-                self.call(origin, key, params, &meta, ordinal.unwrap_or_default(), bytes)?;
+                let from = (origin, client.protocol.as_str());
+                self.call(from, key, params, &meta, ordinal.unwrap_or_default(), bytes)?;
                 return Ok(None);
             }
             "subscriptions/listen" if is_stateless(&client.protocol) => {
@@ -273,7 +274,7 @@ impl Core {
 
     fn call(
         &self,
-        origin: &Origin<'_>,
+        (origin, protocol): (&Origin<'_>, &str),
         key: &RequestKey,
         params: Option<&RawValue>,
         meta: &RequestMetaObject,
@@ -301,6 +302,7 @@ impl Core {
             session: Arc::clone(origin.session),
             out: Arc::clone(origin.out),
             progress: Arc::new(progress),
+            protocol: protocol.to_owned(),
             bytes,
         });
         Ok(())
@@ -358,13 +360,23 @@ pub(crate) fn is_stateless(protocol: &str) -> bool {
 }
 
 /// Adds what newer versions of the protocol expect of a result: nothing of ours may be cached.
-fn complete(mut result: Value, client: &ClientInfo) -> Value {
+fn complete(result: Value, client: &ClientInfo) -> Value {
+    let mut result = typed(result, &client.protocol);
     if is_stateless(&client.protocol)
         && let Value::Object(fields) = &mut result
     {
-        fields.insert("resultType".to_owned(), "complete".into());
         fields.insert("ttlMs".to_owned(), 0.into());
         fields.insert("cacheScope".to_owned(), "private".into());
+    }
+    result
+}
+
+/// Adds the kind of a result, without which newer versions of the protocol refuse it.
+pub(crate) fn typed(mut result: Value, protocol: &str) -> Value {
+    if is_stateless(protocol)
+        && let Value::Object(fields) = &mut result
+    {
+        fields.entry("resultType").or_insert_with(|| "complete".into());
     }
     result
 }

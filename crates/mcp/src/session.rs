@@ -113,18 +113,17 @@ impl Session {
         Ok(())
     }
 
-    /// Whether a registered call may start. If not, it is no longer registered: nobody waits for it.
+    /// Whether a registered call may start.
     pub(crate) fn begin(&self, key: &RequestKey) -> bool {
         let mut calls = lock(&self.calls);
         if calls.closed || calls.cancelled.get(key) != Some(&false) {
-            calls.cancelled.remove(key);
             return false;
         }
         calls.running += 1;
         true
     }
 
-    /// Whether the client still wants the answer to a call that was performed. Its id is free again.
+    /// Whether the client still wants the answer to a call that was performed or refused. Its id is free again.
     pub(crate) fn wants_answer(&self, key: &RequestKey) -> bool {
         lock(&self.calls).cancelled.remove(key) == Some(false)
     }

@@ -20,7 +20,7 @@ impl Server {
     /// Serves one client over a pair of byte streams, until the client closes or cannot be read from.
     ///
     /// Calls in progress are finished first, since their effects count; their answers are written if
-    /// somebody still reads them. Calls that wait for others never start.
+    /// somebody still reads them. Calls that wait for others are refused.
     ///
     /// # Errors
     /// The error that ended the reading, or that there is no thread for the writing.
@@ -54,6 +54,7 @@ impl Server {
         };
         session.close();
         queue.stop_limiting();
+        self.core.calls.refuse_waiting(&session);
         session.wait();
         queue.flush(FLUSH);
         end

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 use windlass_journal::JournalError;
-use windlass_kernel::artifact::{DecidedBy, Decision, Edit, EffectError, NamedFile, SettledBy};
+use windlass_kernel::artifact::{
+    ActionRequest, DecidedBy, Decision, Edit, EffectError, NamedFile, SettledBy,
+};
 use windlass_kernel::{
     Call, Code, Digest, Next, Outcome, PlanId, RiskLevel, State, Statement, TraceId,
     dispatch_decision, edited, settled_decision,
@@ -17,7 +19,7 @@ use crate::dispatch::Settlement;
 use crate::error::GatewayError;
 use crate::gateway::{CallRecorder, Gateway};
 use crate::people::{Attribution, Who};
-use crate::recover::require_run;
+use crate::recover::{Again, require_run};
 use crate::report::CallReport;
 use crate::request::{CallRequest, RequestError};
 use crate::supervisor::Ruling;
@@ -312,11 +314,7 @@ impl Gateway {
             let code = ruling.code.unwrap_or(Code::PolicyDenied);
             return Err(GatewayError::Refused { trace_id, code, reason: ruling.reason });
         }
-        let seen = if attribution.files.is_empty() { &request.files } else { attribution.files };
-        let now = self.supervisor.examine(request).files;
-        if let Some(path) = first_difference(seen, &now) {
-            return Err(GatewayError::Stale { trace_id, path });
-        }
+        self.require_seen(trace_id, request, attribution.files)?;
         let preparation = self.prepare_request(trace_id, &effective)?;
         self.add_person(&mut recorder, Decision::Approve, &attribution, edit, None)?;
         if self.hands_over() {
@@ -337,22 +335,48 @@ impl Gateway {
         }
     }
 
+    /// Fails unless the files that a call names are as the person saw them: at the question, or later.
+    fn require_seen(
+        &self,
+        trace_id: TraceId,
+        request: &ActionRequest,
+        later: &[NamedFile],
+    ) -> Result<(), GatewayError> {
+        let seen = if later.is_empty() { &request.files } else { later };
+        let now = self.supervisor.examine(request).files;
+        match first_difference(seen, &now) {
+            Some(path) => Err(GatewayError::Stale { trace_id, path }),
+            None => Ok(()),
+        }
+    }
+
     /// Dispatches an interrupted call again, which a person says has not run.
     fn dispatch_again(
         &self,
         recorder: CallRecorder,
         attribution: Attribution<'_>,
     ) -> Result<CallReport, GatewayError> {
-        let attribution = Attribution { edit: None, files: &[], ..attribution };
-        let redispatches = self.store.list_redispatches(recorder.state().head.trace_id)?;
+        let trace_id = recorder.state().head.trace_id;
+        let redispatches = self.store.list_redispatches(trace_id)?;
         let preparation = self.prepare(&recorder)?;
+        if let Some((code, reason)) = self.denial(&recorder)? {
+            return Err(GatewayError::Refused { trace_id, code, reason });
+        }
+        // A call that nobody was asked about names no files.
+        if let Some((request, _)) = &recorder.state().request
+            && !(request.files.is_empty() && attribution.files.is_empty())
+        {
+            self.require_seen(trace_id, request, attribution.files)?;
+        }
+        let attribution = Attribution { edit: None, files: &[], ..attribution };
         let attempt = u32::try_from(redispatches.len()).unwrap_or(u32::MAX).saturating_add(2);
         let shown = self.dispatched(&recorder)?;
         let statement =
             Self::statement(&recorder, dispatch_decision(attempt), &attribution, None, shown);
         let by = Some(attribution.sign(&statement)?);
         let reason = attribution.reason.to_owned();
-        self.redispatch(recorder, &preparation, redispatches, by, reason)
+        let again = Again { by, reason, did_not_run: true };
+        self.redispatch(recorder, &preparation, redispatches, again)
     }
 
     /// Records what a person says became of an interrupted call.

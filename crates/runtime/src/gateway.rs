@@ -205,14 +205,16 @@ impl Gateway {
             let findings = vec!["not examined: it belongs to another folder".to_owned()];
             Examination { folder, findings, ..Examination::default() }
         };
-        let is_pending = call.head.state == Some(State::Pending);
-        let changed_files = if is_here && is_pending && request.files != examination.files {
+        let interrupted = call.head.state == Some(State::Executing);
+        let is_asked =
+            call.head.state == Some(State::Pending) || (interrupted && !request.files.is_empty());
+        let changed_files = if is_here && is_asked && request.files != examination.files {
             examination.files.clone()
         } else {
             Vec::new()
         };
         CallView {
-            interrupted: call.head.state == Some(State::Executing),
+            interrupted,
             agent: request.agent.clone(),
             args: request.proposal.args.clone(),
             asked_at: Some(request.ts),

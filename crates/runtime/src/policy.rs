@@ -107,10 +107,12 @@ impl PolicySupervisor {
         let (access, hosts) = (access(tool.class), tool.network.clone());
         let workspace = self.workspace.root().to_owned();
         let file_rules = Arc::clone(&self.file_rules);
+        let has_secrets = !server.env.is_empty() || !tool.secrets.is_empty();
         self.confined.then(|| Confinement {
             hosts,
             scope,
             file_rules,
+            has_secrets,
             ..Confinement::new(workspace, access)
         })
     }
@@ -125,6 +127,8 @@ impl PolicySupervisor {
         self.confined.then(|| Confinement {
             hosts: network.clone(),
             is_server: true,
+            has_secrets: !server.env.is_empty()
+                || server.tools.values().any(|tool| !tool.secrets.is_empty()),
             file_rules: Arc::clone(&self.file_rules),
             ..Confinement::new(workspace, access(class))
         })

@@ -7,7 +7,7 @@ use windlass_journal::{Check, JournalError, Reader};
 use windlass_kernel::artifact::{ActionRequest, Decider, EffectError, Redispatch, SettledBy};
 use windlass_kernel::recovery::{RecoveryPlan, UncertainRule, plan};
 use windlass_kernel::{Call, Code, Machine, Outcome, RiskLevel, State, TraceId};
-use windlass_policy::OnUncertain;
+use windlass_policy::{OnUncertain, Verdict};
 use windlass_store::{After, AppendError, TraceFilter, TraceState};
 
 use crate::call_log::CallLog;
@@ -37,6 +37,15 @@ pub struct RecoveredCall {
     pub trace_id: TraceId,
     /// The result; an error does not affect other traces.
     pub result: Result<Recovery, GatewayError>,
+}
+
+/// Why a call is dispatched again.
+pub(crate) struct Again {
+    /// Who said so, if a person did.
+    pub by: Option<Decider>,
+    pub reason: String,
+    /// It is known that no dispatch before took effect.
+    pub did_not_run: bool,
 }
 
 impl Gateway {
@@ -158,7 +167,8 @@ impl Gateway {
             RecoveryPlan::Start => self.start_approved(recorder, &preparation?)?,
             RecoveryPlan::Redispatch => {
                 let reason = "its process died before the effect was recorded".to_owned();
-                self.redispatch(recorder, &preparation?, redispatches, None, reason)?
+                let again = Again { by: None, reason, did_not_run: false };
+                self.redispatch(recorder, &preparation?, redispatches, again)?
             }
             RecoveryPlan::Probe => self.probe(recorder, &preparation?, redispatches)?,
             RecoveryPlan::Compensate => self.compensate(recorder, &preparation?, redispatches)?,
@@ -247,9 +257,18 @@ impl Gateway {
         preparation: &Preparation,
     ) -> Result<CallReport, GatewayError> {
         GatewayError::check_signal()?;
+        let denied = self.denial(&recorder)?;
         let key = self.add_tool_call(&mut recorder, preparation)?;
         match recorder.commit(key, After::Keep) {
-            Ok(()) => self.dispatch_and_settle(recorder, preparation, Vec::new()),
+            Ok(()) => match denied {
+                None => self.dispatch_and_settle(recorder, preparation, Vec::new()),
+                Some((code, message)) => {
+                    let error = Some(EffectError { code, message, may_have_run: false });
+                    let (outcome, result, by) = (Outcome::Error, Value::Null, SettledBy::Answer);
+                    let settlement = Settlement { outcome, result, error, duration_ms: 0, by };
+                    self.settle(recorder, settlement, Vec::new())
+                }
+            },
             Err(JournalError::Append(AppendError::KeyTaken(record))) => {
                 Err(GatewayError::Recovery {
                     trace_id: recorder.state().head.trace_id,
@@ -260,23 +279,56 @@ impl Gateway {
         }
     }
 
-    /// Records a repeated dispatch, then dispatches the same call again.
+    /// Why the policy of now denies a call that was allowed, if it does.
+    pub(crate) fn denial(
+        &self,
+        recorder: &CallRecorder,
+    ) -> Result<Option<(Code, String)>, GatewayError> {
+        let Some(request) = recorder.state().effective_request() else {
+            return Err(GatewayError::missing(recorder.state().head.trace_id, "request"));
+        };
+        let ruling = self.supervisor.judge(&request);
+        let is_denied = ruling.verdict == Verdict::Deny;
+        Ok(is_denied.then(|| (ruling.code.unwrap_or(Code::PolicyDenied), ruling.reason)))
+    }
+
+    /// Records a repeated dispatch, then dispatches the same call again. What no person has decided just now, the policy of
+    /// now must allow.
     pub(crate) fn redispatch(
         &self,
         recorder: CallRecorder,
         preparation: &Preparation,
         mut redispatches: Vec<Redispatch>,
-        by: Option<Decider>,
-        reason: String,
+        again: Again,
     ) -> Result<CallReport, GatewayError> {
         GatewayError::check_signal()?;
+        let Again { by, reason, did_not_run } = again;
+        if by.is_none()
+            && let Some((_, reason)) = self.denial(&recorder)?
+        {
+            let reason = format!("the policy denies it now, so it is not run again: {reason}");
+            return self.leave_on_hold(recorder, redispatches, reason);
+        }
         let attempt = count(&redispatches).saturating_add(2);
         // What a person signed is without secrets already.
         let reason = if by.is_none() { self.redacted(&reason) } else { reason };
         let redispatch = Redispatch { attempt, ts: self.clock.now(), by, reason };
         recorder.record_redispatch(&redispatch)?;
         redispatches.push(redispatch);
-        self.dispatch_and_settle(recorder, preparation, redispatches)
+        let settlement = self.dispatch(&recorder, preparation)?;
+        match &settlement.error {
+            // That says nothing of the dispatches before.
+            Some(error)
+                if !error.may_have_run && !did_not_run && preparation.class != RiskLevel::Read =>
+            {
+                let reason = format!(
+                    "an earlier dispatch may have run, and it could not be run again: {}",
+                    error.message
+                );
+                self.leave_on_hold(recorder, redispatches, reason)
+            }
+            Some(_) | None => self.settle(recorder, settlement, redispatches),
+        }
     }
 
     /// Asks the server whether the idempotency key took effect, then acts on the recorded response.
@@ -320,7 +372,8 @@ impl Gateway {
                 }
                 let reason =
                     format!("the server reports in trace {} that it did not run", answer.trace_id);
-                self.redispatch(recorder, preparation, redispatches, None, reason)
+                let again = Again { by: None, reason, did_not_run: true };
+                self.redispatch(recorder, preparation, redispatches, again)
             }
             _ => {
                 let reason = format!("it is unknown whether it ran, see trace {}", answer.trace_id);

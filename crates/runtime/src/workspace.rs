@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use windlass_policy::{IgnoredPath, ResolvedPath, UncommittedFile, Workspace, is_build_output};
 use windlass_workspace::{Git, GitCause, GitError};
@@ -10,6 +12,11 @@ use windlass_workspace::{Git, GitCause, GitError};
 const LINKS_MAX: u32 = 40;
 /// The most entries that are looked at below one folder.
 const ENTRIES_MAX: usize = 100_000;
+/// How long what git's settings name is taken as it was read.
+const NAMED_FOR: Duration = Duration::from_secs(1);
+/// What git's settings name, each with the setting, and when that was read.
+type NamedByGit = Option<(Instant, Vec<(String, String)>)>;
+
 /// A directory that tools are confined to.
 #[derive(Clone, Debug)]
 pub struct FileWorkspace {
@@ -17,6 +24,7 @@ pub struct FileWorkspace {
     folds_case: bool,
     /// What Windlass itself writes below the root, relative to it.
     views: Vec<PathBuf>,
+    named: Arc<Mutex<NamedByGit>>,
 }
 
 impl FileWorkspace {
@@ -27,7 +35,7 @@ impl FileWorkspace {
     pub fn new(root: &Path) -> std::io::Result<Self> {
         let root = root.canonicalize()?;
         let folds_case = folds_case(&root);
-        Ok(Self { root, folds_case, views: Vec::new() })
+        Ok(Self { root, folds_case, views: Vec::new(), named: Arc::default() })
     }
 
     /// Sets the files and folders that Windlass itself writes. They change whenever a run goes on, so a call that
@@ -260,6 +268,19 @@ impl Workspace for FileWorkspace {
                 .map(|(path, is_tracked)| UncommittedFile { path, is_tracked })
                 .collect(),
         )
+    }
+
+    fn named_by_git(&self) -> Option<Vec<(String, String)>> {
+        // Several questions about one call are asked one after the other.
+        let mut known = self.named.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((at, named)) = known.as_ref()
+            && at.elapsed() < NAMED_FOR
+        {
+            return Some(named.clone());
+        }
+        let named: Vec<_> = Git::new(&self.root).named_by_settings().ok()?.into_iter().collect();
+        *known = Some((Instant::now(), named.clone()));
+        Some(named)
     }
 }
 

@@ -222,7 +222,16 @@ impl Votes for Engine {
     ) -> Result<AnswerResult, EngineError> {
         self.answer(
             trace_id,
-            HoldAnswer { decision, by, reason, shown, conditions, edit: None, again: None },
+            HoldAnswer {
+                decision,
+                by,
+                reason,
+                shown,
+                conditions,
+                edit: None,
+                again: None,
+                settled: None,
+            },
         )
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::json;
 use windlass_engine::{Engine, EngineError, HoldQueue};
 use windlass_journal::RunFilter;
-use windlass_kernel::run::plan::{Effect, HoldRule, Plan};
+use windlass_kernel::run::plan::{Effect, HoldRule, OnRestart, Plan, Trigger};
 use windlass_kernel::run::{Event, NoteKind, Resolution, Run, VoteDecision};
 use windlass_kernel::{Code, Digest, State};
 use windlass_testkit::engine::Votes as _;
@@ -198,6 +198,25 @@ fn a_hold_that_nobody_answered_in_time_ends_the_run() {
     approve(&engine, &run, "ann");
     world.pass_ms(1001);
     assert_eq!(end(&engine.resume(trace(&run)).unwrap()), ("PASS", "pass"));
+}
+
+#[test]
+fn the_time_of_a_hold_counts_from_the_hold() {
+    let world = World::new();
+    let mut plan = spine();
+    plan.on_restart = OnRestart::Hold;
+    plan.hold = HoldRule { expires_ms: Some(1000), ..HoldRule::default() };
+    let life = crate::crash::Life::until(Some(20));
+    world.fake(&life, crate::phase_executor::except(&[])).start(new_run(plan)).unwrap_err();
+    // Nobody looks for longer than a hold may last.
+    world.pass_ms(5000);
+    let engine = world.engine(&[]);
+    let run = engine.recover().unwrap().pop().unwrap().result.unwrap();
+    let trace_id = trace(&run);
+    assert_eq!(run.hold.as_ref().unwrap().held.trigger, Trigger::RestartRequested);
+    assert!(!engine.expire_hold(trace_id).unwrap());
+    approve(&engine, &run, "ann");
+    assert_eq!(end(&engine.resume(trace_id).unwrap()), ("PASS", "pass"));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Tests canonical JSON against its rules and against other encoders.
 
 use proptest::prelude::*;
+use serde_json::json;
 
 use super::*;
 
@@ -55,6 +56,29 @@ fn digits_inside_strings_are_not_numbers() {
 fn duplicate_keys_are_refused_even_if_escaped() {
     assert_eq!(canon(r#"{"a":1,"\u0061":2}"#), Err(Code::JsonDuplicateKey));
     assert_eq!(canon(r#"[{"a":{"b":1,"b":1}}]"#), Err(Code::JsonDuplicateKey));
+}
+
+#[test]
+fn what_may_be_recorded_can_be_read_in_a_document() {
+    let nested = |levels: usize| {
+        let mut value = Value::Null;
+        for level in 0..levels {
+            value = if level % 2 == 0 { json!([value]) } else { json!({ "a": value }) };
+        }
+        value
+    };
+    for (levels, fits) in [(0, true), (1, true), (64, true), (65, false), (127, false)] {
+        let value = nested(levels);
+        assert_eq!(check(&value).is_ok(), fits, "{levels}");
+        assert_eq!(measure(&value).is_ok(), fits, "{levels}");
+        // A document can have it inside.
+        let bytes = value_to_bytes(&value).unwrap();
+        assert_eq!(parse(&bytes, 1000).unwrap(), value, "{levels}");
+    }
+    let error = value_to_bytes(&nested(128)).unwrap_err();
+    assert_eq!(error.code(), Code::DocSizeExceeded, "{error}");
+    // One more level than the reader reads is never written.
+    assert!(parse("[".repeat(128).as_bytes(), 1000).is_err());
 }
 
 #[test]

@@ -11,7 +11,7 @@ use super::plan::{
     BudgetedResource, Concurrency, Doer, Phase, PhaseCondition, RunOutcome, Trigger,
 };
 use super::state::{AttemptStage, PhaseState, PhaseStatus, Run, Waiting};
-use crate::{State, Timestamp};
+use crate::State;
 
 /// The next step of a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -208,16 +208,13 @@ impl Run {
 
     pub(super) fn held(&self, position: usize, trigger: Trigger, question: String) -> HoldRequest {
         let rule = self.plan().map(|plan| plan.hold).unwrap_or_default();
-        let expires_at = rule.expires_ms.zip(self.last_at).and_then(|(after, last)| {
-            let after = i64::try_from(after).ok()?;
-            Timestamp::from_unix_ms(last.unix_ms().checked_add(after)?).ok()
-        });
         HoldRequest {
             approvals: rule.approvals,
             call: None,
             change: self.change.clone(),
             checklist: Vec::new(),
-            expires_at,
+            // Whoever records it knows better when it begins.
+            expires_at: self.last_at.and_then(|last| rule.expires_at(last)),
             evidence: Value::Null,
             number: self.holds.saturating_add(1),
             phase: self.phase(position).map(|(phase, _)| phase.id.clone()).unwrap_or_default(),

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 pub use super::governance::{Compare, Evidence, Governance, OnFailure, Rule, RuleLevel};
 pub use super::judges::{Check, CheckTiming, Gate};
+use crate::Timestamp;
 use crate::entry::present;
 
 /// The maximum number of phases of a loop.
@@ -143,6 +144,15 @@ pub struct HoldRule {
     pub retries: u32,
     /// Whether the person who started the run counts where several must approve.
     pub starter_counts: bool,
+}
+
+impl HoldRule {
+    /// When a hold that begins at `start` expires.
+    #[must_use]
+    pub fn expires_at(&self, start: Timestamp) -> Option<Timestamp> {
+        let after = i64::try_from(self.expires_ms?).ok()?;
+        Timestamp::from_unix_ms(start.unix_ms().checked_add(after)?).ok()
+    }
 }
 
 impl Default for HoldRule {

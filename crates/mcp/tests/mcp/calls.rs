@@ -144,6 +144,39 @@ fn a_client_that_only_closes_its_side_gets_its_answer() {
 }
 
 #[test]
+fn a_call_just_before_the_end_is_made_and_answered() {
+    for _ in 0..50 {
+        let host = Host::echo();
+        let mut client = Client::ready(&server(&host));
+        client.call(1, "read", &json!({}));
+        let rest: Vec<_> = client.rest().iter().map(answered).collect();
+        assert_eq!(rest, ["1 {}"]);
+        assert_eq!(host.finished.lock().unwrap().len(), 1);
+    }
+}
+
+#[test]
+fn a_call_that_waits_when_its_client_closes_is_refused_with_an_answer() {
+    let held = Held::new(1);
+    let limits = Limits { calls_max: 1, ..Limits::default() };
+    let mut client = Client::ready(&server_with(&held.host, limits));
+    client.call(1, "read", &json!({}));
+    held.next_begun();
+    client.call(2, "read", &json!({}));
+    client.writer.shutdown(std::net::Shutdown::Write).unwrap();
+    let refused = client.receive();
+    assert_eq!(
+        (&refused["id"], &refused["error"]["code"]),
+        (&json!(2), &json!(-32603)),
+        "{refused}"
+    );
+    held.release(1);
+    let rest: Vec<_> = client.rest().iter().map(answered).collect();
+    assert_eq!(rest, ["1 1"]);
+    assert_eq!(held.host.begun.lock().unwrap().len(), 1);
+}
+
+#[test]
 fn a_cancelled_call_goes_on_without_an_answer() {
     let held = Held::new(4);
     let limits = Limits { calls_max: 1, ..Limits::default() };
@@ -243,7 +276,10 @@ fn the_result_of_the_host_is_passed_on_as_it_is() {
     client.call(1, "read", &json!({}));
     assert_eq!(client.receive(), json!({ "jsonrpc": "2.0", "id": 1, "result": result }));
     let params = json!({ "name": "read", "_meta": inline_meta() });
-    assert_eq!(client.ask(2, "tools/call", &params)["result"], result);
+    // The newer protocol wants its kind, too.
+    let mut typed = result;
+    typed["resultType"] = json!("complete");
+    assert_eq!(client.ask(2, "tools/call", &params)["result"], typed);
     client.close().unwrap();
 }
 

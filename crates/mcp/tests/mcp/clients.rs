@@ -166,6 +166,7 @@ fn a_client_without_initialize_says_who_it_is_in_each_request() {
     let params = json!({ "name": "read", "arguments": { "n": 1 }, "_meta": meta });
     let answer = client.ask(3, "tools/call", &params);
     assert_eq!(answer["result"]["content"][0]["text"], r#"{"n":1}"#);
+    assert_eq!(answer["result"]["resultType"], "complete");
 
     let mut wrong = meta.clone();
     wrong["io.modelcontextprotocol/protocolVersion"] = json!("2099-01-01");

@@ -88,6 +88,26 @@ fn a_run_is_not_asked_about_a_call_that_did_not_run_before() {
 }
 
 #[test]
+fn a_call_that_did_not_run_stays_whole_when_its_key_is_taken_again() {
+    let world = World::default();
+    let gateway = world.gateway(Arc::new(TestSupervisor::default()));
+    let (code, certainty) = (Code::ToolServerUnavailable, Certainty::DidNotRun);
+    let reply = Reply::Failure { code, message: "gone".to_owned(), result: None, certainty };
+    world.tools.lock().scripted.insert("add".to_owned(), reply);
+    let first = gateway.call(call("add", Some("key-1"), 1)).unwrap();
+    world.tools.lock().scripted.clear();
+    let second = gateway.call(call("add", Some("key-1"), 1)).unwrap();
+    assert_eq!((first.state, second.state), (State::Failed, State::Completed));
+    assert_ne!(first.trace_id, second.trace_id);
+    let store = world.store();
+    for one in [&first, &second] {
+        let report = windlass_journal::verify_trace(&store, one.trace_id).unwrap();
+        assert_eq!(report.error, None);
+    }
+    assert_eq!(windlass_journal::verify_store(&store, &mut |_| {}).unwrap().broken, 0);
+}
+
+#[test]
 fn eight_callers_at_once_make_one_call() {
     for own_process in [true, false] {
         let world = World::default();

@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use windlass_connect::{Certainty, Reply};
 use windlass_kernel::recovery::RecoveryPlan;
 use windlass_kernel::{Code, State, TraceId};
+use windlass_policy::Verdict;
 use windlass_runtime::{Answer, Gateway, HoldQuestion};
 use windlass_store::Store as _;
 use windlass_testkit::gateway::{TestSupervisor, World, call, interrupt};
@@ -117,6 +119,60 @@ fn a_call_that_was_allowed_and_never_handed_over_is_started() {
     assert_eq!(world.tools.lock().dispatches.len(), 1);
     assert_eq!(world.shared.tables().keys.len(), 1);
     assert_eq!(recovery.report.redispatches, []);
+}
+
+#[test]
+fn what_the_policy_of_now_denies_is_not_run_by_recovery() {
+    let supervisor = Arc::new(TestSupervisor::default());
+    supervisor.say("add", Verdict::Deny);
+    // Interrupted after its dispatch.
+    let (world, trace_id) = interrupted("add", 5);
+    let gateway = world.gateway(Arc::clone(&supervisor) as Arc<_>);
+    let recovery = gateway.recover(trace_id).unwrap();
+    let hold = recovery.report.hold.unwrap();
+    assert_eq!(hold.question, HoldQuestion::DidItRun);
+    assert!(hold.reason.contains("denies it now"), "{}", hold.reason);
+    let error = gateway.decide(trace_id, Answer::DidNotRun, by("ada", "it did not")).unwrap_err();
+    assert_eq!(error.code(), Code::PolicyDenied, "{error}");
+    assert_eq!(world.tools.lock().dispatches.len(), 1);
+    // It can be closed, and goes on once the policy allows it.
+    supervisor.say("add", Verdict::Ask);
+    assert_eq!(gateway.recover(trace_id).unwrap().report.state, State::Completed);
+    assert_eq!(world.tools.lock().dispatches.len(), 2);
+    // Allowed, and never dispatched: it ends without an effect, and its key is free.
+    let (world, trace_id) = interrupted("add", 2);
+    cut_back(&world, trace_id, 2);
+    supervisor.say("add", Verdict::Deny);
+    let gateway = world.gateway(Arc::clone(&supervisor) as Arc<_>);
+    let report = gateway.recover(trace_id).unwrap().report;
+    let error = report.error.unwrap();
+    assert_eq!((report.state, error.code), (State::Failed, Code::PolicyDenied));
+    assert!(!error.may_have_run);
+    assert_eq!(world.tools.lock().dispatches.len(), 0);
+    supervisor.say("add", Verdict::Allow);
+    let report = gateway.call(call("add", Some("key-1"), 1)).unwrap();
+    assert_eq!(report.state, State::Completed);
+}
+
+#[test]
+fn a_second_dispatch_that_did_not_run_says_nothing_of_the_first() {
+    let (world, trace_id) = interrupted("add", 5);
+    assert_eq!(world.tools.lock().dispatches.len(), 1);
+    let unreachable = Reply::Failure {
+        code: Code::ToolServerUnavailable,
+        message: "it is gone".to_owned(),
+        result: None,
+        certainty: Certainty::DidNotRun,
+    };
+    world.tools.lock().scripted.insert("add".to_owned(), unreachable);
+    let gateway = gateway(&world);
+    let report = gateway.recover(trace_id).unwrap().report;
+    assert_eq!(
+        (report.state, report.hold.unwrap().question),
+        (State::Executing, HoldQuestion::DidItRun)
+    );
+    world.tools.lock().scripted.clear();
+    assert_eq!(gateway.recover(trace_id).unwrap().report.state, State::Completed);
 }
 
 #[test]
