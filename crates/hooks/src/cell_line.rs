@@ -71,7 +71,11 @@ fn own_words(line: &str) -> Option<Vec<String>> {
     let words = plain_words(line)?;
     let (program, rest) = words.split_first()?;
     // Another project, or another session, is not theirs.
-    let is_other = |word: &String| word.starts_with("-C") || word.starts_with("--session");
+    let is_other = |word: &String| match word.strip_prefix("--") {
+        Some(name) => ["project", "session"].iter().any(|other| name.starts_with(other)),
+        // It may stand behind other letters.
+        None => word.starts_with('-') && word.contains('C'),
+    };
     if program != OWN_NAME || rest.iter().any(is_other) {
         return None;
     }
@@ -245,6 +249,11 @@ mod tests {
             "windlass session step a completed --session run_2",
             "windlass -C /other work list",
             "windlass work list -C /other",
+            "windlass work list -C/other",
+            "windlass work list --project /other",
+            "windlass work list --project=/other",
+            "windlass --project /other work list",
+            "windlass work create --json -xC /other a",
             "windlass work list; rm x",
             "windlass work list && ls",
             "windlass work create $(id)",

@@ -4,7 +4,7 @@
 /// Path globs of files that usually hold secrets, in lower case.
 pub const SECRET_FILES: [&str; 17] = [
     "**/.env*",
-    "**/*.{pem,p12,pfx,key,jks,keystore,kdbx,ppk,asc}",
+    "**/*.{pem,p12,pfx,key,jks,keystore,kdbx,ppk}",
     // No `id_rsa*` here: a line with `*.rs` could mean `id_rsa.rs` then, and would always be asked.
     "**/id_{rsa,dsa,ecdsa,ed25519}{,.pub,.pem,.key,.bak,.old,~}",
     "**/.ssh/**",

@@ -61,6 +61,9 @@ pub trait Workspace {
 
     /// The files that differ from the present commit, with those that git neither tracks nor ignores.
     fn uncommitted_files(&self) -> Option<Vec<UncommittedFile>>;
+
+    /// The files and folders that git obeys because its settings name them, each with the setting.
+    fn named_by_git(&self) -> Option<Vec<(String, String)>>;
 }
 
 /// The files that a file name pattern matches, and those below the folders that it matches; `None` if there are
@@ -186,6 +189,7 @@ pub struct LexicalWorkspace {
     links: Vec<(String, String)>,
     changes: Vec<(String, Vec<String>)>,
     uncommitted: Vec<UncommittedFile>,
+    named: Vec<(String, String)>,
 }
 
 impl Default for LexicalWorkspace {
@@ -207,6 +211,7 @@ impl LexicalWorkspace {
             links: Vec::new(),
             changes: Vec::new(),
             uncommitted: Vec::new(),
+            named: Vec::new(),
         }
     }
 
@@ -249,6 +254,13 @@ impl LexicalWorkspace {
     #[must_use]
     pub fn with_uncommitted(mut self, path: &str, is_tracked: bool) -> Self {
         self.uncommitted.push(UncommittedFile { path: path.to_owned(), is_tracked });
+        self
+    }
+
+    /// The same with a file or folder that a setting of git names.
+    #[must_use]
+    pub fn with_named_by_git(mut self, path: &str, setting: &str) -> Self {
+        self.named.push((path.to_owned(), setting.to_owned()));
         self
     }
 
@@ -342,6 +354,10 @@ impl Workspace for LexicalWorkspace {
 
     fn uncommitted_files(&self) -> Option<Vec<UncommittedFile>> {
         Some(self.uncommitted.clone())
+    }
+
+    fn named_by_git(&self) -> Option<Vec<(String, String)>> {
+        Some(self.named.clone())
     }
 }
 

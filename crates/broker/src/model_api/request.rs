@@ -4,7 +4,7 @@ use std::fmt;
 
 use thiserror::Error;
 
-use super::json::{Fields, Problem, each, is_nothing};
+use super::json::{Fields, Problem, each, folded, is_nothing};
 use super::{ModelProtocol, Purpose, in_namespace, purpose_of};
 use crate::inspect::InspectedRequest;
 
@@ -14,7 +14,7 @@ const NAMESPACES_MAX: usize = 4;
 
 /// Fields beside `tools` by which a request makes a service use tools of its own, or refers to
 /// something stored at the service that can name tools.
-const OFFERS: [&str; 8] = [
+const OFFERS: [&str; 10] = [
     "mcp_servers",
     "container",
     "prompt",
@@ -23,9 +23,17 @@ const OFFERS: [&str; 8] = [
     "plugins",
     "cachedContent",
     "extra_body",
+    "previous_response_id",
+    "conversation",
 ];
-/// The lists of a conversation, whose items can bring further tools.
+/// The lists of a conversation, whose items can bring further tools, and name what the service fetches.
 const CONVERSATIONS: [&str; 3] = ["messages", "input", "contents"];
+/// Fields with instructions beside the conversation; they can name what the service fetches, too.
+const INSTRUCTIONS: [&str; 3] = ["system", "instructions", "systemInstruction"];
+/// The fields of a conversation that hold the words of tools and models: the service fetches nothing that they name.
+const WORDS: [&str; 5] = ["input", "args", "arguments", "response", "action"];
+/// Depth to which the lists and objects of a conversation are searched.
+const LEVELS_MAX: usize = 32;
 
 /// Why a request could not be understood. It must be refused: it could offer any tool.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
@@ -65,7 +73,7 @@ pub enum OfferedTool {
     /// A function that the client runs, by its name; `namespace::name` inside of a namespace.
     Function(String),
     /// Everything else: a tool of the service, a tool that the model knows by its type, or a field
-    /// of the request that brings tools.
+    /// of the request that brings tools, or makes the service fetch something.
     Typed {
         /// Its type, or the name of the field.
         kind: String,
@@ -129,6 +137,11 @@ impl ModelRequest {
     }
 }
 
+/// Tells fields that hold addresses, by their folded names.
+fn is_address(name: &str) -> bool {
+    ["url", "uri", "urls", "uris"].iter().any(|end| name.ends_with(end))
+}
+
 /// Whether a header lets the body be JSON in UTF-8.
 fn is_json(name: &str, value: &[u8]) -> bool {
     if name.replace('_', "-") != "content-type" {
@@ -175,6 +188,35 @@ impl Offer {
                 self.list(Fields::read(item)?.get("tools"), None, 0)
             })?;
         }
+        let told = CONVERSATIONS.iter().chain(&INSTRUCTIONS);
+        told.filter_map(|name| fields.get(name)).try_for_each(|told| self.fetched(told, 0))
+    }
+
+    /// Adds addresses that the service would fetch: those in a part of the conversation, other than one that holds the content
+    /// itself (`data:`).
+    fn fetched(&mut self, text: &str, level: usize) -> Result<(), ModelRequestError> {
+        // Parts that lie deeper than that, no service reads.
+        if !text.starts_with(['[', '{']) || level == LEVELS_MAX {
+            return Ok(());
+        }
+        if text.starts_with('[') {
+            return each(text, &mut |item| self.fetched(item, level + 1));
+        }
+        for (key, value) in Fields::read(text)?.iter() {
+            let name = folded(key);
+            if is_address(&name) && value.starts_with('"') {
+                if !is_nothing(value) && !value.starts_with("\"data:") {
+                    self.typed(key, None)?;
+                }
+            } else if is_address(&name) && value.starts_with('[') {
+                each(value, &mut |item| match item.starts_with(['[', '{']) {
+                    true => self.fetched(item, level + 1),
+                    false => self.typed(key, None),
+                })?;
+            } else if !WORDS.iter().any(|words| name == folded(words)) {
+                self.fetched(value, level + 1)?;
+            }
+        }
         Ok(())
     }
 
@@ -200,9 +242,8 @@ impl Offer {
         }
         if self.protocol == ModelProtocol::Gemini {
             // Each key is a tool of its own.
-            let others = fields.iter().filter(|(key, _)| {
-                super::json::folded(key) != super::json::folded("functionDeclarations")
-            });
+            let others =
+                fields.iter().filter(|(key, _)| folded(key) != folded("functionDeclarations"));
             return others.into_iter().try_for_each(|(key, _)| self.typed(key, None));
         }
         let (kind, name) = (fields.text("type")?, fields.text("name")?);

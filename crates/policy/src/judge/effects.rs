@@ -203,8 +203,30 @@ pub(super) fn trees(words: &[Word]) -> Vec<&str> {
         _ => {
             let named: Vec<&str> = operands(rest).collect();
             // The first operand of a search is what is searched for.
-            if named.len() < 2 && name != "tar" { vec!["."] } else { named }
+            // What follows an option may be its value, and then nothing that is searched is named.
+            let after_option = rest.windows(2).any(|pair| match pair {
+                [option, value] => may_take_value(&option.text) && !value.text.starts_with('-'),
+                _ => false,
+            });
+            match name {
+                "tar" => named,
+                _ if named.len() < 2 || (after_option && named.len() < 3) => {
+                    named.into_iter().chain(["."]).collect()
+                }
+                _ => named,
+            }
         }
+    }
+}
+
+/// Whether a word is an option of a search that may have its value in the next word.
+fn may_take_value(word: &str) -> bool {
+    /// Those of `grep` and `rg` that never have one.
+    const PLAIN: &str = "rRniIlLvwxcsHhoqEFGPUzZbayS";
+    match word.strip_prefix('-') {
+        Some(long) if long.starts_with('-') => !long.contains('='),
+        Some(letters) => !letters.chars().all(|letter| PLAIN.contains(letter)),
+        None => false,
     }
 }
 

@@ -50,4 +50,38 @@ impl Facts {
             }
         }
     }
+
+    /// Asks about changes of what git obeys because its settings name it.
+    pub(super) fn take_named_by_git(&mut self, workspace: &dyn Workspace) {
+        let written = self.written();
+        if written.is_empty() || self.denied.is_some() {
+            return;
+        }
+        let Some(named) = workspace.named_by_git() else {
+            self.findings.insert("what git's settings name is not known".to_owned());
+            return;
+        };
+        let fold = |path: &str| match self.folds_case {
+            true => path.to_lowercase(),
+            false => path.to_owned(),
+        };
+        let is_within = |path: &str, folder: &str| {
+            let rest = path.strip_prefix(folder);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        let mut found = Vec::new();
+        for (path, setting) in &named {
+            let path = fold(path);
+            let is_changed = |written: &String| {
+                let written = fold(written);
+                written != "." && (is_within(&written, &path) || is_within(&path, &written))
+            };
+            if written.iter().any(is_changed) {
+                found.push(printable(&format!(
+                    "git obeys `{path}`: its setting `{setting}` names it"
+                )));
+            }
+        }
+        self.findings.extend(found);
+    }
 }

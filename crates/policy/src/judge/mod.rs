@@ -45,7 +45,8 @@ pub(crate) fn judge(
     if let Some((code, reason)) = precondition(question, server, tool) {
         return denied(code, reason);
     }
-    let facts = Facts::gather(question, tool, workspace, Search::of(server, tool, by_client));
+    let mut facts = Facts::gather(question, tool, workspace, Search::of(server, tool, by_client));
+    facts.take_named_by_git(workspace);
     let mut judgement = Judgement {
         verdict: Verdict::Allow,
         code: None,

@@ -95,7 +95,10 @@ impl Facts {
             let reads_ignored = ignored || !chosen.is_empty();
             let known: Vec<Glob> =
                 chosen.iter().filter_map(|glob| Glob::new(glob, GlobKind::Path).ok()).collect();
-            let filter = (known.len() == chosen.len() && all.len() == 1).then_some(known);
+            // A glob with a slash is read from the client's own folder, which is not known here.
+            let is_plain = !all.iter().any(|glob| glob.contains('/'));
+            let is_known = known.len() == chosen.len() && all.len() == 1 && is_plain;
+            let filter = is_known.then_some(known);
             self.take_searched(&folder, filter.as_deref(), reads_ignored, workspace);
         }
     }

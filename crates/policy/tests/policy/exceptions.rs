@@ -105,3 +105,24 @@ fn options_of_git_itself_do_not_hide_what_drops_changes() {
         }
     }
 }
+
+#[test]
+fn changes_of_what_git_obeys_are_asked_about() {
+    let workspace = LexicalWorkspace::default()
+        .with_named_by_git("tools/clean.sh", "filter.x.clean")
+        .with_named_by_git("ci/hooks", "core.hooksPath");
+    for line in [
+        "git mv a tools/clean.sh",
+        "cat a > tools/clean.sh",
+        "cat a > ./ci/../ci/hooks/pre-commit",
+        "git mv evil ci",
+    ] {
+        let judgement = set().judge(&question("shell/run", json!({ "line": line })), &workspace);
+        assert_eq!(judgement.verdict, Verdict::Ask, "{line}: {judgement:?}");
+        assert!(judgement.findings.iter().any(|one| one.contains("its setting")), "{judgement:?}");
+    }
+    for line in ["cat tools/clean.sh", "cat a > tools/other.sh", "git mv a ci-hooks", "git status"]
+    {
+        assert_eq!(verdict(line, &workspace), Verdict::Allow, "{line}");
+    }
+}
