@@ -1,5 +1,6 @@
 //! The start of a command in a cell, beside `bwrap` with the same mounts, and through the whole gateway.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -87,6 +88,7 @@ pub fn measure(folder: &Path, rounds: u32) -> Result<()> {
         git: None,
         git_changes: None,
         hidden: &[],
+        fixed: &BTreeSet::new(),
     };
     let mut mounts = layout.mounts();
     mounts.extend(view.mounts());

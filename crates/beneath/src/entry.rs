@@ -55,6 +55,8 @@ pub struct Entry {
     pub mode: u32,
     /// Its size.
     pub size: u64,
+    /// How many names it has.
+    pub links: u64,
     /// Its device and inode.
     pub inode: (u64, u64),
     /// When its contents changed, in nanoseconds since 1970.
@@ -72,6 +74,7 @@ impl Entry {
             kind: Kind::of(FileType::from_raw_mode(stat.st_mode)).unwrap_or(Kind::Device),
             mode: stat.st_mode & 0o7777,
             size: u64::try_from(stat.st_size).unwrap_or_default(),
+            links: stat.st_nlink,
             inode: (stat.st_dev, stat.st_ino),
             modified: nanoseconds(stat.st_mtime, stat.st_mtime_nsec),
             changed: nanoseconds(stat.st_ctime, stat.st_ctime_nsec),

@@ -3,37 +3,34 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    self as raw, AtFlags, Dir, Mode, OFlags, RenameFlags, ResolveFlags, fchmod, fstat, mkdirat,
-    openat2, readlinkat, renameat, renameat_with, statat, symlinkat, unlinkat,
+    self as raw, AtFlags, Dir, Mode, OFlags, ResolveFlags, fstat, mkdirat, openat2, readlinkat,
+    statat, symlinkat, unlinkat,
 };
 use rustix::io::Errno;
 
+use crate::draft::{Access, Draft, TRIES, is_draft, move_new, random_name};
 use crate::{Entry, Kind};
-
-/// Moves an entry to where nothing is.
-fn move_new(from: &Folder, name: &OsStr, to: &Folder, new: &OsStr) -> rustix::io::Result<()> {
-    match renameat_with(&from.0, name, &to.0, new, RenameFlags::NOREPLACE) {
-        // Not every file system can do both at once.
-        Err(Errno::INVAL | Errno::NOSYS) => match statat(&to.0, new, AtFlags::SYMLINK_NOFOLLOW) {
-            Ok(_) => Err(Errno::EXIST),
-            Err(Errno::NOENT) => renameat(&from.0, name, &to.0, new),
-            Err(error) => Err(error),
-        },
-        moved => moved,
-    }
-}
-
-/// How often another name is tried for a file that takes its place later.
-const TRIES: usize = 16;
 
 /// An open folder.
 #[derive(Debug)]
 pub struct Folder(OwnedFd);
+
+impl AsFd for Folder {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl From<Folder> for OwnedFd {
+    fn from(folder: Folder) -> Self {
+        folder.0
+    }
+}
 
 impl Folder {
     /// Opens a folder by a path of ours or of a person, which may lead through links.
@@ -43,6 +40,49 @@ impl Folder {
     pub fn open(path: &Path) -> io::Result<Self> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(Self(raw::open(path, flags, Mode::empty())?))
+    }
+
+    /// Opens a folder by an absolute path in which no link may be.
+    ///
+    /// # Errors
+    /// Those of the operating system, also when a link is on the way.
+    pub fn open_real(path: &Path) -> io::Result<Self> {
+        let (root, below) = Self::top(path)?;
+        root.folder(below)
+    }
+
+    /// Opens a folder by an absolute path in which no link may be; it is made with its parents if it is missing.
+    ///
+    /// # Errors
+    /// Those of the operating system, also when a link is on the way.
+    pub fn make_real(path: &Path) -> io::Result<Self> {
+        let (root, below) = Self::top(path)?;
+        root.make_folder(below)
+    }
+
+    /// Opens a regular file by an absolute path in which no link may be.
+    ///
+    /// # Errors
+    /// As for [`Folder::file`].
+    pub fn file_real(path: &Path) -> io::Result<File> {
+        let (root, below) = Self::top(path)?;
+        root.file(below)
+    }
+
+    /// Reads a regular file of at most so many bytes by an absolute path in which no link may be.
+    ///
+    /// # Errors
+    /// As for [`Folder::read`].
+    pub fn read_real(path: &Path, bytes_max: u64) -> io::Result<Vec<u8>> {
+        let (root, below) = Self::top(path)?;
+        root.read(below, bytes_max)
+    }
+
+    /// The top of the file system, and the rest of an absolute path.
+    fn top(path: &Path) -> io::Result<(Self, &Path)> {
+        let top = Path::new("/");
+        let below = path.strip_prefix(top).map_err(|_| io::ErrorKind::InvalidInput)?;
+        Ok((Self::open(top)?, below))
     }
 
     fn at(&self, path: &Path, flags: OFlags) -> rustix::io::Result<OwnedFd> {
@@ -72,15 +112,19 @@ impl Folder {
         if let Ok(folder) = self.folder(path) {
             return Ok(folder);
         }
-        let mut current = self.folder(Path::new(""))?;
+        // Folders on the way may be ones that may be entered and not read.
+        let entered = OFlags::PATH | OFlags::DIRECTORY;
+        let mut current = Self(self.at(Path::new(""), entered)?);
         for name in path {
             match mkdirat(&current.0, name, Mode::from_raw_mode(0o777)) {
-                Ok(()) | Err(Errno::EXIST) => {}
+                // Durable, as far as the file system can do that.
+                Ok(()) => drop(current.folder(Path::new("")).and_then(|folder| folder.sync())),
+                Err(Errno::EXIST) => {}
                 Err(error) => return Err(error.into()),
             }
-            current = current.folder(Path::new(name))?;
+            current = Self(current.at(Path::new(name), entered)?);
         }
-        Ok(current)
+        current.folder(Path::new(""))
     }
 
     /// The open parent of a path beneath it, and the last name.
@@ -199,15 +243,23 @@ impl Folder {
         Ok(symlinkat(target, &parent.0, name)?)
     }
 
+    /// Begins a file at a path, which is written under another name first.
+    ///
+    /// # Errors
+    /// Those of the operating system.
+    pub fn draft(&self, path: &Path, access: Access) -> io::Result<Draft> {
+        let (parent, name) = self.parent(path)?;
+        Draft::new(parent, name, access)
+    }
+
     /// Writes a file where nothing is.
     ///
     /// # Errors
     /// [`io::ErrorKind::AlreadyExists`], and those of the operating system.
     pub fn create(&self, path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-        let (parent, name) = self.parent(path)?;
-        let draft = parent.draft(bytes, mode)?;
-        let placed = move_new(&parent, OsStr::new(&draft), &parent, name);
-        placed.map_err(|error| parent.discard(&draft, error))
+        let mut draft = self.draft(path, Access::Exactly(mode))?;
+        draft.write_all(bytes)?;
+        draft.create()
     }
 
     /// Writes a file in place of the file or link that is there, or of nothing.
@@ -215,49 +267,27 @@ impl Folder {
     /// # Errors
     /// Those of the operating system.
     pub fn replace(&self, path: &Path, bytes: &[u8], mode: u32) -> io::Result<()> {
-        let (parent, name) = self.parent(path)?;
-        let draft = parent.draft(bytes, mode)?;
-        let placed = renameat(&parent.0, &draft, &parent.0, name);
-        placed.map_err(|error| parent.discard(&draft, error))
+        let mut draft = self.draft(path, Access::Exactly(mode))?;
+        draft.write_all(bytes)?;
+        draft.replace()
     }
 
-    /// Writes a file under a name that nobody can foresee.
-    fn draft(&self, bytes: &[u8], mode: u32) -> io::Result<String> {
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW;
-        for _ in 0..TRIES {
-            let mut random = [0; 16];
-            getrandom::fill(&mut random).map_err(io::Error::other)?;
-            let name = format!(".windlass-tmp-{:032x}", u128::from_ne_bytes(random));
-            let opened =
-                raw::openat(&self.0, &*name, flags | OFlags::CLOEXEC, Mode::from_raw_mode(0o600));
-            let mut file = match opened {
-                Ok(file) => File::from(file),
-                Err(Errno::EXIST) => continue,
-                Err(error) => return Err(error.into()),
-            };
-            let written = file.write_all(bytes).and_then(|()| {
-                // Exact, whatever the mask of new files is.
-                Ok(fchmod(&file, Mode::from_raw_mode(mode & 0o7777))?)
-            });
-            return match written {
-                Ok(()) => Ok(name),
-                Err(error) => {
-                    self.remove_draft(&name);
-                    Err(error)
-                }
-            };
-        }
-        Err(io::ErrorKind::AlreadyExists.into())
+    /// As [`Folder::replace`]; the file and its name are durable then.
+    ///
+    /// # Errors
+    /// Those of the operating system.
+    pub fn replace_durably(&self, path: &Path, bytes: &[u8], access: Access) -> io::Result<()> {
+        let mut draft = self.draft(path, access)?;
+        draft.write_all(bytes)?;
+        draft.replace_durably()
     }
 
-    fn discard(&self, draft: &str, error: Errno) -> io::Error {
-        self.remove_draft(draft);
-        error.into()
-    }
-
-    fn remove_draft(&self, draft: &str) {
-        // The error that led here is told.
-        let _ = unlinkat(&self.0, draft, AtFlags::empty());
+    /// Makes the names in it durable.
+    ///
+    /// # Errors
+    /// Those of the operating system.
+    pub fn sync(&self) -> io::Result<()> {
+        Ok(raw::fsync(&self.0)?)
     }
 
     /// Moves what is at a path to a path beneath another folder, where nothing may be.
@@ -268,6 +298,35 @@ impl Folder {
         let (from, name) = self.parent(path)?;
         let (target, new_name) = other.parent(to)?;
         Ok(move_new(&from, name, &target, new_name)?)
+    }
+
+    /// Lets the owner into a folder.
+    ///
+    /// # Errors
+    /// Those of the operating system.
+    pub fn open_up(&self, path: &Path) -> io::Result<()> {
+        let (parent, name) = self.parent(path)?;
+        let found = parent.glance(Path::new(name))?;
+        if found.is_some_and(|found| found.kind == Kind::Folder) {
+            raw::chmodat(&parent.0, name, Mode::from_raw_mode(0o700), AtFlags::empty())?;
+        }
+        Ok(())
+    }
+
+    /// Makes a folder under a name that nobody can foresee, which begins with `prefix`; returns its name.
+    ///
+    /// # Errors
+    /// Those of the operating system.
+    pub fn make_draft_folder(&self, prefix: &str) -> io::Result<String> {
+        for _ in 0..TRIES {
+            let name = random_name(prefix)?;
+            match mkdirat(&self.0, &*name, Mode::from_raw_mode(0o777)) {
+                Ok(()) => return Ok(name),
+                Err(Errno::EXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(io::ErrorKind::AlreadyExists.into())
     }
 
     /// Removes a file or link.
@@ -286,5 +345,18 @@ impl Folder {
     pub fn remove_folder(&self, path: &Path) -> io::Result<()> {
         let (parent, name) = self.parent(path)?;
         Ok(unlinkat(&parent.0, name, AtFlags::REMOVEDIR)?)
+    }
+
+    /// Removes the drafts in this folder. Only processes that were killed may have left them: nobody else writes here now.
+    ///
+    /// # Errors
+    /// Those of the operating system.
+    pub fn remove_drafts(&self) -> io::Result<()> {
+        for (name, kind) in self.entries()? {
+            if kind == Kind::File && is_draft(&name) {
+                self.remove_file(Path::new(&name))?;
+            }
+        }
+        Ok(())
     }
 }

@@ -6,8 +6,10 @@
 //! INVARIANT: every path is looked up by the kernel from the open folder, with no step out of it and through no link, new
 //! files are made exclusively, and what is written takes its place by a rename from a name that nobody can foresee.
 
+mod draft;
 mod entry;
 mod folder;
 
+pub use draft::{Access, Draft};
 pub use entry::{Entry, Kind};
 pub use folder::Folder;

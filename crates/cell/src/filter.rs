@@ -159,7 +159,10 @@ pub(crate) fn programs(level: Level) -> Result<Vec<BpfProgram>, BackendError> {
             // `connect`: a daemon that listens (a container engine, a bus) would do anything for its
             // caller, the network included.
             let unix = u64::from(libc::AF_UNIX.unsigned_abs());
-            rules.insert(libc::SYS_socket, vec![argument_rule(0, SeccompCmpOp::Ne, unix)?]);
+            let other = argument_rule(0, SeccompCmpOp::Ne, unix)?;
+            rules.insert(libc::SYS_socket, [vec![other], datagram_rules()?].concat());
+            // Also one of a pair sends to whatever address `sendmsg` gets, which no filter sees.
+            rules.insert(libc::SYS_socketpair, datagram_rules()?);
             rules.insert(libc::SYS_connect, Vec::new());
             // Refused only with an address: a connected pair is written to without one.
             let addressed = SeccompCondition::new(4, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0)?;
@@ -178,6 +181,15 @@ pub(crate) fn programs(level: Level) -> Result<Vec<BpfProgram>, BackendError> {
     // An error of 0 is success: the limit stays, and whoever wanted no dumps gets none.
     let ignored = program(core_rules()?, 0)?;
     Ok(vec![program(rules, libc::EPERM)?, program(unseen, libc::ENOSYS)?, ignored])
+}
+
+/// Unix sockets that send without a connection; the kernel takes raw ones for such.
+fn datagram_rules() -> Result<Vec<SeccompRule>, BackendError> {
+    /// The bits of the kind; above them are flags.
+    const KIND: u64 = 0xf;
+    let kinds = [libc::SOCK_DGRAM, libc::SOCK_RAW].into_iter();
+    let kinds = kinds.map(|kind| u64::from(kind.unsigned_abs()));
+    kinds.map(|kind| argument_rule(1, SeccompCmpOp::MaskedEq(KIND), kind)).collect()
 }
 
 /// Refuses files that give whoever starts them the rights of their owner: those in a workspace can be

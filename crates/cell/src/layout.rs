@@ -7,6 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use crate::spec::{Access, Mount};
+use crate::toolchains::{TOOLCHAINS, credentials, parts_of, roots_of};
 
 /// Folders of programs that are links into `/usr`, or folders of their own.
 const PROGRAMS: [&str; 6] = ["/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32"];
@@ -58,29 +59,6 @@ const SETTINGS: [&str; 40] = [
 const MORE_SETTINGS: [&str; 8] =
     ["perl", "php", "python3", "python3.11", "python3.12", "python3.13", "terminfo", "timezone"];
 
-/// Folders of toolchains: the variable that names them, or where they lie in the home folder.
-const TOOLCHAINS: [(&str, &str); 19] = [
-    ("RUSTUP_HOME", ".rustup"),
-    ("PYENV_ROOT", ".pyenv"),
-    ("NVM_DIR", ".nvm"),
-    ("VOLTA_HOME", ".volta"),
-    ("ASDF_DIR", ".asdf"),
-    ("ASDF_DATA_DIR", ".asdf"),
-    ("MISE_DATA_DIR", ".local/share/mise"),
-    ("GOROOT", ".go"),
-    ("JAVA_HOME", ".jdk"),
-    ("SDKMAN_DIR", ".sdkman"),
-    ("RBENV_ROOT", ".rbenv"),
-    ("GEM_HOME", ".gem/ruby"),
-    ("BUN_INSTALL", ".bun"),
-    ("VIRTUAL_ENV", ".virtualenv"),
-    ("CONDA_PREFIX", "miniconda3"),
-    ("DOTNET_ROOT", ".dotnet"),
-    ("UV_PYTHON_INSTALL_DIR", ".local/share/uv"),
-    ("PIPX_HOME", ".local/share/pipx"),
-    ("FNM_DIR", ".local/share/fnm"),
-];
-
 /// Caches, which builds write to: the variable that names them, or where they lie in the home folder.
 const CACHES: [(&str, &str); 26] = [
     ("CARGO_HOME", ".cargo"),
@@ -111,60 +89,6 @@ const CACHES: [(&str, &str); 26] = [
     ("", ".sbt/boot"),
 ];
 
-/// Files in toolchains and caches that hold credentials.
-const CREDENTIALS: [&str; 8] = [
-    "credentials",
-    "credentials.toml",
-    ".netrc",
-    ".npmrc",
-    ".pypirc",
-    "auth.json",
-    "nuget.config",
-    ".git-credentials",
-];
-
-/// What a toolchain in the home folder has beside its programs. The rest of such a folder may be anything:
-/// `~/.docker/bin` lies beside credentials, `~/work/bin` beside all projects.
-const TOOLCHAIN_PARTS: [&str; 37] = [
-    "Cellar",
-    "boot",
-    "bundled",
-    "cabal",
-    "cmake",
-    "conda-meta",
-    "condabin",
-    "conf",
-    "downloads",
-    "envs",
-    "ghc",
-    "hls",
-    "include",
-    "init.d",
-    "jmods",
-    "jre",
-    "lib",
-    "lib32",
-    "lib64",
-    "libexec",
-    "node_modules",
-    "opt",
-    "packages",
-    "pkgs",
-    "plugins",
-    "pyvenv.cfg",
-    "release",
-    "runtime",
-    "sbin",
-    "shared",
-    "share",
-    "shims",
-    "store",
-    "toolchains",
-    "tools",
-    "venvs",
-    "versions",
-];
-
 /// How much the home folder of a cell holds besides toolchains and caches.
 const HOME_BYTES: u64 = 2 << 30;
 
@@ -179,8 +103,8 @@ pub struct Layout {
     pub writable: Vec<PathBuf>,
     /// Where changes of caches go; without it caches are read-only.
     pub cache_changes: Option<PathBuf>,
-    /// Changes of caches by other cells, which this one sees.
-    pub earlier_cache_changes: Option<PathBuf>,
+    /// Changes of caches by other cells, which this one sees, uppermost first.
+    pub earlier_cache_changes: Vec<PathBuf>,
     /// The folder that is `/tmp` in the cell; without it `/tmp` is in memory.
     pub temporary: Option<PathBuf>,
 }
@@ -258,10 +182,12 @@ impl Layout {
 
     /// Folders of toolchains, and the roots of `PATH`.
     fn toolchains(&self, home: Option<&Path>, caches: &BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
-        let named = TOOLCHAINS.iter().filter_map(|(name, usual)| self.named(home, name, usual));
+        let named = TOOLCHAINS.iter().filter_map(|(name, usual, parts)| {
+            Some(parts_of(&self.named(home, name, usual)?, parts))
+        });
         let path = self.variable("PATH").unwrap_or_default();
         let path = std::env::split_paths(path).flat_map(|entry| roots_of(&entry, home));
-        let all = outermost(named.chain(path));
+        let all = outermost(named.flatten().chain(path));
         all.into_iter().filter(|path| !caches.iter().any(|cache| path.starts_with(cache))).collect()
     }
 
@@ -279,8 +205,11 @@ impl Layout {
     fn cache(&self, path: PathBuf) -> Mount {
         let Some(changes) = &self.cache_changes else { return bind(path, Access::Read) };
         let name = path.to_string_lossy().replace('%', "%25").replace('/', "%2F");
-        let earlier = self.earlier_cache_changes.as_ref().map(|changes| changes.join(&name));
-        let earlier = earlier.map(|folder| folder.join("upper")).filter(|folder| folder.is_dir());
+        let earlier = self.earlier_cache_changes.iter();
+        let earlier: Vec<PathBuf> = earlier
+            .map(|changes| changes.join(&name).join("upper"))
+            .filter(|folder| folder.is_dir())
+            .collect();
         let folder = changes.join(name);
         let (upper, work) = (folder.join("upper"), folder.join("work"));
         let made =
@@ -299,38 +228,13 @@ const fn bind(path: PathBuf, access: Access) -> Mount {
 }
 
 /// Whether every cell has this path anyway.
-fn is_system(path: &Path) -> bool {
+pub(crate) fn is_system(path: &Path) -> bool {
     path.starts_with("/usr") || PROGRAMS.iter().any(|programs| path.starts_with(programs))
 }
 
 /// Whether showing this path would show the home folder, or the whole machine.
-fn holds_home(path: &Path, home: Option<&Path>) -> bool {
+pub(crate) fn holds_home(path: &Path, home: Option<&Path>) -> bool {
     path.parent().is_none() || home.is_some_and(|home| home.starts_with(path))
-}
-
-/// What a cell has of the toolchain to which an entry of `PATH` belongs.
-fn roots_of(entry: &Path, home: Option<&Path>) -> Vec<PathBuf> {
-    if !entry.is_absolute() || !entry.is_dir() || is_system(entry) || holds_home(entry, home) {
-        return Vec::new();
-    }
-    let is_inner = entry
-        .file_name()
-        .is_some_and(|name| ["bin", "sbin", "shims"].iter().any(|inner| name == *inner));
-    let Some(parent) = entry.parent().filter(|parent| is_inner && !holds_home(parent, home)) else {
-        return vec![entry.to_owned()];
-    };
-    let is_in_home = home.is_some_and(|home| parent.starts_with(home));
-    // The sources of Go's own library belong to its compiler.
-    if !is_in_home || parent.join("pkg/tool").is_dir() {
-        return vec![parent.to_owned()];
-    }
-    let mut roots = vec![entry.to_owned()];
-    // `~/.local` holds much more than programs.
-    if home.is_some_and(|home| parent != home.join(".local")) {
-        let parts = TOOLCHAIN_PARTS.iter().map(|name| parent.join(name));
-        roots.extend(parts.filter(|path| path.exists() && path != entry));
-    }
-    roots
 }
 
 /// The paths without those that lie in another one.
@@ -344,42 +248,9 @@ fn outermost(paths: impl Iterator<Item = PathBuf>) -> BTreeSet<PathBuf> {
     all
 }
 
-/// The credential files of a toolchain or cache.
-fn credentials(folder: &Path) -> Vec<PathBuf> {
-    CREDENTIALS.iter().map(|name| folder.join(name)).filter(|path| path.is_file()).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_root_of_a_path_entry_is_never_the_home_folder() {
-        let folder = tempfile::tempdir().unwrap();
-        let home = folder.path();
-        let make = |name: &str| {
-            std::fs::create_dir_all(home.join(name)).unwrap();
-            home.join(name)
-        };
-        let roots = |entry: PathBuf| roots_of(&entry, Some(home));
-        let node = make(".node/v20/bin");
-        let library = make(".node/v20/lib");
-        make(".node/v20/private");
-        assert_eq!(roots(node.clone()), [node, library]);
-        assert_eq!(roots(make("bin")), [home.join("bin")]);
-        make(".local/share");
-        assert_eq!(roots(make(".local/bin")), [home.join(".local/bin")]);
-        make("work/project");
-        assert_eq!(roots(make("work/bin")), [home.join("work/bin")]);
-        make("go1/pkg/tool");
-        assert_eq!(roots(make("go1/bin")), [home.join("go1")]);
-        assert_eq!(roots_of(&make("x/bin"), None), [home.join("x")]);
-        for none in
-            [home.to_owned(), "/usr/bin".into(), "relative".into(), home.join("missing/bin")]
-        {
-            assert!(roots(none.clone()).is_empty(), "{none:?}");
-        }
-    }
 
     #[test]
     fn credentials_are_masked_and_nothing_else_of_the_home_is_shown() {

@@ -22,10 +22,13 @@ mod marked;
 mod mounts;
 mod network;
 mod one_line;
+mod path_bytes;
 mod process;
 mod run;
+mod secret_text;
 mod sources;
 mod spec;
+mod toolchains;
 mod verify;
 mod watch;
 mod workspace;
@@ -44,5 +47,6 @@ pub use process::{
     describe_exit, spawn,
 };
 pub use run::{Ending, Excess, Finished, Limits, OnSignal, Program, run, run_with_broker};
+pub use secret_text::has_secret;
 pub use spec::{Access, Cell, CellCommand, CellLimits, Level, LimitKind, Maker, Mount, Network};
 pub use workspace::WorkspaceView;

@@ -72,6 +72,7 @@ pub enum Mount {
     /// A file or folder of the machine, at the same path.
     Bind {
         /// Its path.
+        #[serde(with = "crate::path_bytes")]
         path: PathBuf,
         /// Whether it can be changed.
         access: Access,
@@ -79,8 +80,10 @@ pub enum Mount {
     /// A folder of the machine at another path.
     BindAt {
         /// The folder outside.
+        #[serde(with = "crate::path_bytes")]
         from: PathBuf,
         /// Its path inside.
+        #[serde(with = "crate::path_bytes")]
         path: PathBuf,
         /// Whether it can be changed.
         access: Access,
@@ -88,11 +91,13 @@ pub enum Mount {
     /// A file or folder of the machine, covered by an empty one.
     Mask {
         /// Its path.
+        #[serde(with = "crate::path_bytes")]
         path: PathBuf,
     },
     /// An empty folder in memory.
     Memory {
         /// Its path.
+        #[serde(with = "crate::path_bytes")]
         path: PathBuf,
         /// How much it holds.
         bytes: u64,
@@ -100,19 +105,25 @@ pub enum Mount {
     /// A folder of the machine whose changes go to another folder.
     Overlay {
         /// Its path.
+        #[serde(with = "crate::path_bytes")]
         path: PathBuf,
         /// The folders beneath it, uppermost first.
+        #[serde(with = "crate::path_bytes::list")]
         lower: Vec<PathBuf>,
         /// The folder that gets the changes.
+        #[serde(with = "crate::path_bytes")]
         upper: PathBuf,
         /// An empty folder on the same file system as `upper`.
+        #[serde(with = "crate::path_bytes")]
         work: PathBuf,
     },
     /// A symbolic link.
     Link {
         /// Its path.
+        #[serde(with = "crate::path_bytes")]
         path: PathBuf,
         /// What it points to.
+        #[serde(with = "crate::path_bytes")]
         target: PathBuf,
     },
 }
@@ -168,6 +179,7 @@ pub struct CellCommand {
     /// Its whole environment.
     pub env: Vec<(String, String)>,
     /// Its working directory.
+    #[serde(with = "crate::path_bytes")]
     pub cwd: PathBuf,
 }
 

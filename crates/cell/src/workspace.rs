@@ -1,5 +1,6 @@
 //! The mounts of a workspace: the folder itself, and what of it commands may not change or see.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::git_paths::GitPaths;
@@ -24,6 +25,8 @@ pub struct WorkspaceView<'a> {
     /// The private folders for changes of the git directory and for the kernel's own use; without them it
     /// is read-only.
     pub git_changes: Option<(&'a Path, &'a Path)>,
+    /// Folders that keep their names: files in them are known by these as ones that the command does not see.
+    pub fixed: &'a BTreeSet<PathBuf>,
     /// Files that the command does not see.
     pub hidden: &'a [PathBuf],
 }
@@ -45,6 +48,11 @@ impl WorkspaceView<'_> {
         }
         if let Some(git) = self.git {
             mounts.extend(self.git_mounts(git));
+        }
+        for path in self.fixed {
+            // A mount cannot be renamed.
+            let access = if path.starts_with(self.folder) { self.access } else { Access::Read };
+            mounts.push(bind(path, access));
         }
         mounts.extend(self.hidden.iter().map(|path| Mount::Mask { path: path.clone() }));
         mounts
@@ -101,6 +109,7 @@ mod tests {
                 access,
                 git: None,
                 git_changes: None,
+                fixed: &BTreeSet::new(),
                 hidden: &[],
             };
             let bind = |path: &Path, access| Mount::Bind { path: path.to_owned(), access };

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use tempfile::TempDir;
 use windlass_broker::BrokerRules;
 use windlass_cell::{Cell, Confined, GitPaths};
-use windlass_workspace::{Baseline, take_over};
+use windlass_workspace::{Baseline, Git, take_over};
 
 use crate::Certainty;
 use crate::cache_changes::CacheChanges;
@@ -21,6 +21,8 @@ pub(crate) struct OpenCell {
     pub launcher: PathBuf,
     pub cell: Cell,
     pub git: Option<GitChanges>,
+    /// The files that it does not show, relative to the top of the repository.
+    pub hidden: Vec<String>,
     pub drops_git_changes: bool,
     pub watch: Option<WorkspaceWatch>,
     pub rules: BrokerRules,
@@ -52,7 +54,7 @@ impl GitChanges {
 impl OpenCell {
     /// Fails if a server has changed what no command may since it was last looked at.
     pub fn require_unchanged(&self) -> Result<(), CallFailure> {
-        let held = self.watch.as_ref().map_or(Ok(Vec::new()), |watch| watch.look(&[]))?;
+        let held = self.watch.as_ref().map_or(Ok(Vec::new()), |watch| watch.look(&[], None))?;
         if held.is_empty() { Ok(()) } else { Err(CallFailure::protected(&held)) }
     }
 
@@ -60,6 +62,7 @@ impl OpenCell {
     pub fn close_unheard(&self) {
         if let Some(watch) = &self.watch {
             watch.look_and_tell_later();
+            watch.close();
         }
     }
 
@@ -72,6 +75,7 @@ impl OpenCell {
                 .map_err(|error| CallFailure::git(Certainty::Unknown, &error))
         });
         let taken = taken.transpose();
+        let mut unseen = Vec::new();
         let held = self.watch.as_ref().map(|watch| {
             let brought = match (&taken, changes) {
                 (Ok(Some(taken)), Some(changes)) if moved_refs(&taken.taken) => {
@@ -79,12 +83,20 @@ impl OpenCell {
                 }
                 (_, _) => Ok(Vec::new()),
             };
+            let committed =
+                brought.iter().flatten().filter(|file| self.hidden.contains(&file.path));
+            unseen.extend(
+                committed.map(|file| format!("{} (committed without being seen)", file.path)),
+            );
             // Without knowing what is new nothing counts as committed before.
-            let held = watch.look(brought.as_deref().unwrap_or_default());
+            let before = changes.map(|changes| &changes.before);
+            let held = watch.look(brought.as_deref().unwrap_or_default(), before);
+            watch.close();
             brought.and(held)
         });
-        let mut protected = Vec::new();
+        let mut protected = unseen;
         if let Some(taken) = taken? {
+            protected.extend(self.unstage(&taken.taken)?);
             protected.extend(taken.protected.into_iter().map(|path| format!(".git/{path}")));
         }
         protected.extend(held.transpose()?.unwrap_or_default());
@@ -93,6 +105,18 @@ impl OpenCell {
             true => Ok(()),
             false => Err(CallFailure::protected(&protected)),
         }
+    }
+
+    /// Takes out of the index what the command has staged without seeing it: the next commit of a person would have the real file.
+    fn unstage(&self, taken: &[String]) -> Result<Vec<String>, CallFailure> {
+        let Some(changes) = &self.git else { return Ok(Vec::new()) };
+        if !taken.iter().any(|name| name == "index" || name.ends_with("/index")) {
+            return Ok(Vec::new());
+        }
+        let unstaged = Git::new(&changes.git.top).unstage_uncommitted(&self.hidden);
+        let unstaged = unstaged
+            .map_err(|error| CallFailure::internal(Certainty::Unknown, error.to_string()))?;
+        Ok(unstaged.into_iter().map(|path| format!("{path} (staged without being seen)")).collect())
     }
 
     /// Variables for the command.

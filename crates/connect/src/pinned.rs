@@ -94,7 +94,8 @@ impl ShownFiles {
         Ok(())
     }
 
-    fn folder(&mut self, prefix: &str, parent: &Path) -> Result<PathBuf, CallFailure> {
+    /// A new folder.
+    pub fn folder(&mut self, prefix: &str, parent: &Path) -> Result<PathBuf, CallFailure> {
         let folder = TempDir::with_prefix_in(prefix, parent).map_err(|error| {
             let parent = parent.display();
             CallFailure::sandbox(format!("cannot create a folder in `{parent}`: {error}"))

@@ -1,6 +1,6 @@
 //! The cell of a command: what it has of the machine, its workspace, and what of it is protected.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -14,21 +14,24 @@ use windlass_cell::{
 
 use windlass_broker::BrokerRules;
 use windlass_gate::{Gate, Rules};
-use windlass_kernel::{Code, Digest, HostRule};
-use windlass_workspace::{Baseline, Git, PinnedPath, Signature, TreeId, find_helper};
+use windlass_kernel::{Code, HostRule};
+use windlass_workspace::{
+    Baseline, Git, HiddenFiles, PinnedPath, Signature, TreeId, find_helper, telling_folder,
+};
 
 use crate::Certainty;
-use crate::cache_changes::CacheChanges;
+use crate::cache_changes::{CacheChanges, Privilege};
 use crate::cache_settings::CacheSettings;
 use crate::call_failure::CallFailure;
 use crate::client_files::client_files;
-use crate::hidden_files::HiddenFiles;
 use crate::open_cell::{GitChanges, OpenCell};
 use crate::pinned::ShownFiles;
 use crate::workspace_watch::WorkspaceWatch;
 
 /// How long the temporary files of a run are kept after its last command.
 const TEMPORARY_AGE_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
+/// The folder in which it is remembered what commands do not see.
+const HIDDEN: &str = "hidden";
 /// How long the trial of a cell may take.
 const TRY_OUT: Duration = Duration::from_secs(10);
 
@@ -46,8 +49,12 @@ pub struct Confinement {
     /// Whether it lives longer than a call, as a server does. Then git's folder is read-only, and what it
     /// changes in caches is lost: both are taken over when a command has ended.
     pub is_server: bool,
-    /// Whether what it does to git is dropped: it measures work, or is asked about it, and does none.
+    /// Whether what it does to git is dropped: it is asked about work, or prepares it, and does none.
     pub drops_git_changes: bool,
+    /// Whether it measures work. Then it has `/tmp` and caches of its own, and what it does to git and to these is dropped.
+    pub measures: bool,
+    /// Whether it gets secrets. Then it sees no caches that a command without has changed.
+    pub has_secrets: bool,
     /// Files of the workspace that it gets as they were when the run started.
     pub pinned: Vec<PinnedPath>,
     /// The rules about files of the workspace, against which what it changed is held at its end.
@@ -76,6 +83,8 @@ impl Confinement {
             scope: None,
             is_server: false,
             drops_git_changes: false,
+            measures: false,
+            has_secrets: false,
             pinned: Vec::new(),
             file_rules: Arc::new(Rules::new(Vec::new())),
             named: Vec::new(),
@@ -90,12 +99,15 @@ pub struct Sandbox {
     settings: SandboxSettings,
     /// Who makes cells here, found out by a trial.
     maker: OnceLock<Result<Maker, String>>,
+    /// By the top of the work tree.
     workspaces: Mutex<BTreeMap<PathBuf, Arc<WorkspaceFacts>>>,
 }
 
-/// What is found out about a workspace once.
+/// What is found out about a work tree once.
 #[derive(Debug)]
 struct WorkspaceFacts {
+    /// The top of the repository, all of which is shown, or the workspace if it is in none.
+    top: PathBuf,
     hidden: Mutex<HiddenFiles>,
     /// The variables that tell git who commits: the user's settings are not in a cell.
     identity: Vec<(&'static str, String)>,
@@ -103,8 +115,8 @@ struct WorkspaceFacts {
 
 impl WorkspaceFacts {
     /// The files that commands do not see.
-    fn hidden(&self, workspace: &Path) -> Result<Vec<PathBuf>, String> {
-        self.hidden.lock().unwrap_or_else(PoisonError::into_inner).paths(workspace)
+    fn hidden(&self) -> Result<Vec<PathBuf>, String> {
+        self.hidden.lock().unwrap_or_else(PoisonError::into_inner).paths(&self.top)
     }
 }
 
@@ -140,40 +152,59 @@ impl Sandbox {
         let Confinement { workspace, access, hosts, scope, is_server, .. } = confinement;
         let Confinement { pinned, staged, .. } = confinement;
         let SandboxSettings { level, folder, .. } = &self.settings;
-        let temporary = scope.as_ref().filter(|_| !self.is_below_tmp(workspace));
-        let temporary = temporary.map(|scope| self.temporary(scope)).transpose()?;
+        let mut shown = ShownFiles::default();
+        let temporary = match scope.as_ref().filter(|_| !self.is_below_tmp(workspace)) {
+            None => None,
+            Some(_) if confinement.measures => Some(shown.folder("tmp-", folder)?),
+            Some(scope) => Some(self.temporary(scope)?),
+        };
         let facts = self.facts(workspace)?;
         let maker = match level {
             Level::Full => self.maker().map_err(CallFailure::sandbox)?,
             Level::Landlock => Maker::Own,
         };
         let has_overlays = maker == Maker::Own;
-        let caches = match is_server {
-            true => CacheChanges::own(folder),
-            false => CacheChanges::take(folder),
+        let privilege = Privilege { network: !hosts.is_empty(), secrets: confinement.has_secrets };
+        let caches = match (confinement.measures, is_server) {
+            (true, _) => CacheChanges::measuring(folder),
+            (false, true) => CacheChanges::own(folder, privilege),
+            (false, false) => CacheChanges::take(folder, privilege),
         };
         let caches = caches.map_err(CallFailure::sandbox)?;
-        let mut shown = ShownFiles::default();
         shown.pin(*level, folder, workspace, pinned)?;
         if let Some(tree) = staged {
             shown.stage(*level, folder, workspace, tree)?;
         }
-        let mut top = None;
+        let (mut top, mut unseen) = (None, Vec::new());
         let (mut mounts, changes) = match level {
             Level::Full => {
                 let git = find_git(workspace).map_err(CallFailure::sandbox)?;
                 top = git.as_ref().map(|git| git.top.clone());
+                if let Some(git) = &git {
+                    shown.without_credentials(folder, git)?;
+                }
                 let writes = *access == Access::Write && has_overlays && !is_server;
-                let changes = git.clone().filter(|_| writes).map(|git| self.git_changes(git));
+                let reaches = !hosts.is_empty();
+                let changes =
+                    git.clone().filter(|_| writes).map(|git| self.git_changes(git, reaches));
                 let changes = changes.transpose()?;
                 let folders = changes.as_ref().map(|changes| (changes.upper(), changes.work()));
+                let hidden = facts.hidden().map_err(CallFailure::sandbox)?;
+                let telling = hidden.iter().filter_map(|path| {
+                    let folder = telling_folder(path.strip_prefix(&facts.top).ok()?)?;
+                    Some(facts.top.join(folder))
+                });
+                let telling: BTreeSet<PathBuf> = telling.collect();
                 let view = WorkspaceView {
                     folder: workspace,
                     access: *access,
                     git: git.as_ref(),
                     git_changes: folders.as_ref().map(|(upper, work)| (&**upper, &**work)),
-                    hidden: &facts.hidden(workspace).map_err(CallFailure::sandbox)?,
+                    fixed: &telling,
+                    hidden: &hidden,
                 };
+                let below = hidden.iter().filter_map(|path| path.strip_prefix(&facts.top).ok());
+                unseen.extend(below.filter_map(|path| Some(path.to_str()?.to_owned())));
                 let mut mounts = self.machine(temporary, has_overlays.then_some(&caches));
                 mounts.extend(view.mounts());
                 if *access == Access::Write {
@@ -183,20 +214,18 @@ impl Sandbox {
             }
             Level::Landlock => (self.landlock_mounts(workspace, *access), None),
         };
+        let cache_settings = CacheSettings::of(&self.settings.layout);
+        // Those of a command whose Windlass died.
+        caches.drop_settings(&cache_settings, &mounts).map_err(CallFailure::sandbox)?;
         let watch = match access {
             Access::Write => {
                 let (place, top) = (folder.join("gate"), top.as_deref());
                 let watch = WorkspaceWatch::start(&place, *level, confinement, top, &mounts)?;
-                if *is_server && *level == Level::Full {
-                    mounts.extend(watch.seals());
-                }
+                mounts.extend(watch.seals());
                 Some(watch)
             }
             Access::Read => None,
         };
-        let cache_settings = CacheSettings::of(&self.settings.layout);
-        // Those of a command whose Windlass died.
-        caches.drop_settings(&cache_settings, &mounts).map_err(CallFailure::sandbox)?;
         mounts.append(&mut shown.mounts);
         let cell = Cell {
             level: *level,
@@ -215,7 +244,8 @@ impl Sandbox {
             launcher: self.settings.launcher.clone(),
             cell,
             git: changes,
-            drops_git_changes: confinement.drops_git_changes,
+            hidden: unseen,
+            drops_git_changes: confinement.drops_git_changes || confinement.measures,
             watch,
             rules,
             variables,
@@ -240,9 +270,9 @@ impl Sandbox {
         &self.settings.launcher
     }
 
-    /// The files of a workspace that commands do not see.
+    /// The files of a workspace's whole work tree that commands do not see.
     pub(crate) fn hidden(&self, workspace: &Path) -> Result<Vec<PathBuf>, CallFailure> {
-        self.facts(workspace)?.hidden(workspace).map_err(CallFailure::sandbox)
+        self.facts(workspace)?.hidden().map_err(CallFailure::sandbox)
     }
 
     /// Who makes cells on this machine.
@@ -265,7 +295,8 @@ impl Sandbox {
         let mut layout = self.settings.layout.clone();
         layout.temporary = temporary;
         layout.cache_changes = caches.map(|caches| caches.folder().to_owned());
-        layout.earlier_cache_changes = caches.and_then(CacheChanges::earlier).map(Path::to_owned);
+        layout.earlier_cache_changes =
+            caches.map_or_else(Vec::new, |caches| caches.earlier().to_vec());
         layout.mounts()
     }
 
@@ -349,7 +380,7 @@ impl Sandbox {
     }
 
     /// The folders for the changes of a command in the git directory.
-    fn git_changes(&self, git: GitPaths) -> Result<GitChanges, CallFailure> {
+    fn git_changes(&self, git: GitPaths, reaches_others: bool) -> Result<GitChanges, CallFailure> {
         let parent = &self.settings.folder;
         let cannot = |path: &Path, error: &std::io::Error| {
             CallFailure::sandbox(format!("cannot create a folder in `{}`: {error}", path.display()))
@@ -357,7 +388,8 @@ impl Sandbox {
         let folder =
             TempDir::with_prefix_in("git-", parent).map_err(|error| cannot(parent, &error))?;
         let before = Baseline::read(&git.common, &git.top)
-            .map_err(|error| CallFailure::git(Certainty::DidNotRun, &error))?;
+            .map_err(|error| CallFailure::git(Certainty::DidNotRun, &error))?
+            .reaching_others(reaches_others);
         let changes = GitChanges { folder, git, before };
         for folder in [changes.upper(), changes.work()] {
             std::fs::create_dir(&folder).map_err(|error| cannot(&folder, &error))?;
@@ -368,13 +400,14 @@ impl Sandbox {
     }
 
     fn facts(&self, workspace: &Path) -> Result<Arc<WorkspaceFacts>, CallFailure> {
+        let git = find_git(workspace).map_err(CallFailure::sandbox)?;
+        let top = git.map_or_else(|| workspace.to_owned(), |git| git.top);
         let mut known = self.workspaces.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(facts) = known.get(workspace) {
+        if let Some(facts) = known.get(&top) {
             return Ok(Arc::clone(facts));
         }
-        let name = Digest::of(workspace.as_os_str().as_encoded_bytes()).hex();
-        let record = self.settings.folder.join("hidden").join(format!("{}.json", name.as_str()));
-        let hidden = HiddenFiles::find(workspace, &record).map_err(CallFailure::sandbox)?;
+        let records = self.settings.folder.join(HIDDEN);
+        let hidden = HiddenFiles::find(&top, &records).map_err(CallFailure::sandbox)?;
         // Without one, git in the cell says so itself.
         let identity = Git::new(workspace).identity().map_or_else(
             |_| Vec::new(),
@@ -385,10 +418,16 @@ impl Sandbox {
                 names.into_iter().chain(emails.map(|key| (key, email.clone()))).collect()
             },
         );
-        let facts = Arc::new(WorkspaceFacts { hidden: Mutex::new(hidden), identity });
-        known.insert(workspace.to_owned(), Arc::clone(&facts));
+        let hidden = Mutex::new(hidden);
+        let facts = Arc::new(WorkspaceFacts { top: top.clone(), hidden, identity });
+        known.insert(top, Arc::clone(&facts));
         Ok(facts)
     }
+}
+
+/// Lets trees and snapshots of this process leave out what the cells of a sandbox with this folder do not show.
+pub fn remember_hidden_in(folder: &Path) {
+    windlass_workspace::remember_hidden_in(&folder.join(HIDDEN));
 }
 
 /// Removes the folders that have not been used for a long time.

@@ -23,6 +23,9 @@ pub struct GateError {
     error: io::Error,
 }
 
+/// How often it is looked again after something was moved away.
+const ROUNDS_MAX: usize = 5;
+
 /// One workspace.
 #[derive(Clone, Debug)]
 pub struct Gate {
@@ -56,6 +59,17 @@ impl Gate {
         Ok(Self { workspace: workspace.to_owned(), record, rules: Arc::clone(rules), scope })
     }
 
+    /// The files of the workspace that rules are about, as they were accepted last, or the folders that they are about as a
+    /// whole.
+    fn places(&self) -> BTreeSet<String> {
+        let Some(seen) = self.record.seen() else { return BTreeSet::new() };
+        let files = seen.marks.iter().filter(|(path, mark)| {
+            matches!(mark, Mark::File { .. }) && self.rules.of(&path.text()).is_some()
+        });
+        let whole = |path: &RelPath| path.above().find(|folder| self.rules.is_about_all_of(folder));
+        files.map(|(path, _)| whole(path).unwrap_or_else(|| path.clone()).text()).collect()
+    }
+
     /// What commits of commands have brought that no person has seen.
     #[must_use]
     pub fn doubted(&self) -> BTreeSet<String> {
@@ -63,13 +77,15 @@ impl Gate {
     }
 
     /// Before a command: writes down what is there. What a command left whose Windlass was killed is held back first. Lines
-    /// about that, and about what was held back when nobody was there to be told, are returned.
+    /// about that, and about what was held back when nobody was there to be told, are returned. With `seal`, at most so many of the
+    /// files that rules are about are said to be read-only in its cell.
     ///
     /// # Errors
     /// [`GateError`].
     pub fn watch(
         &self,
         allowed: Allowed,
+        seal: Option<usize>,
         committed: &Committed<'_>,
     ) -> Result<(Watch, Vec<String>), GateError> {
         self.told(|| {
@@ -77,6 +93,10 @@ impl Gate {
             let mut told = self.settle_siblings(committed)?;
             told.extend(self.settle_locked(committed)?);
             self.record.sweep()?;
+            let mut allowed = allowed;
+            if let Some(most) = seal {
+                allowed.sealed = self.places().into_iter().take(most).collect();
+            }
             let running = self.record.start(&allowed)?;
             Ok((Watch { gate: self.clone(), allowed, running }, told))
         })
@@ -172,7 +192,9 @@ impl Gate {
             let allowed = together(died.chain(&others.running));
             let held = self.compare(&allowed, committed)?;
             told.extend(held.iter().map(Held::to_string));
-        } else if !others.running.is_empty() && others.running.iter().all(|one| one.is_sealed) {
+        } else if !others.running.is_empty()
+            && others.running.iter().all(|one| !one.sealed.is_empty())
+        {
             // What changed beside servers was changed by people, but for what no server may have made either.
             let held = self.compare(&together(others.running.iter()), committed)?;
             told.extend(held.iter().map(Held::to_string));
@@ -193,24 +215,49 @@ impl Gate {
 
     /// Holds back what may not be left, and accepts the rest.
     fn compare(&self, allowed: &Allowed, committed: &Committed<'_>) -> io::Result<Vec<Held>> {
+        self.compare_fully(allowed, committed).map(|(held, _)| held)
+    }
+
+    /// As [`Gate::compare`], and whether nothing is left that may not be.
+    fn compare_fully(
+        &self,
+        allowed: &Allowed,
+        committed: &Committed<'_>,
+    ) -> io::Result<(Vec<Held>, bool)> {
         let before = self.record.seen();
-        let after = self.scan(before.as_ref())?;
+        let mut after = self.scan(before.as_ref())?;
         // Without a state that can be understood there is nothing to compare with.
         let Some(before) = before else {
             self.record.accept(&after)?;
-            return Ok(Vec::new());
+            return Ok((Vec::new(), true));
         };
-        let found = findings(&before, &after, &self.rules, allowed, committed);
         let root = Folder::open(&self.workspace)?;
-        let held = hold(&root, &self.workspace, &self.record, &found)?;
-        let accepted = match held.is_empty() {
-            true => after,
-            false => self.scan(Some(&after))?,
-        };
-        if accepted != before {
-            self.record.accept(&accepted)?;
+        let mut all: Vec<Held> = Vec::new();
+        // Another command may write again what is moved away: what is accepted was judged.
+        for _ in 0..ROUNDS_MAX {
+            let found = findings(&before, &after, &self.rules, allowed, committed);
+            let held = hold(&root, &self.workspace, &self.record, &found)?;
+            let is_changed = held.iter().any(|one| one.kept.is_some() || one.is_back);
+            let is_left = held.iter().any(|one| one.is_left);
+            all.extend(
+                held.into_iter()
+                    .filter(|one| {
+                        one.kept.is_some() || one.is_back || one.is_left || is_new(&all, one)
+                    })
+                    .collect::<Vec<_>>(),
+            );
+            if is_left {
+                return Ok((all, false));
+            }
+            if !is_changed {
+                if after != before {
+                    self.record.accept(&after)?;
+                }
+                return Ok((all, true));
+            }
+            after = self.scan(Some(&after))?;
         }
-        Ok(held)
+        Ok((all, false))
     }
 
     fn scan(&self, before: Option<&Seen>) -> io::Result<Seen> {
@@ -232,18 +279,10 @@ impl Gate {
 }
 
 impl Watch {
-    /// The files of the workspace that rules are about, as they were accepted last, or the folders that they are about as a
-    /// whole. A cell can show them read-only.
+    /// What its cell must show read-only, as it was said when it started.
     #[must_use]
-    pub fn files(&self) -> BTreeSet<PathBuf> {
-        let Gate { workspace, record, rules, .. } = &self.gate;
-        let Some(seen) = record.seen() else { return BTreeSet::new() };
-        let files = seen.marks.iter().filter(|(path, mark)| {
-            matches!(mark, Mark::File { .. }) && rules.of(&path.text()).is_some()
-        });
-        let whole = |path: &RelPath| path.above().find(|folder| rules.is_about_all_of(folder));
-        let places = files.map(|(path, _)| whole(path).unwrap_or_else(|| path.clone()));
-        places.map(|place| workspace.join(place.as_path())).collect()
+    pub fn sealed(&self) -> Vec<PathBuf> {
+        self.allowed.sealed.iter().map(|path| self.gate.workspace.join(path)).collect()
     }
 
     /// What commits of commands have brought that no person has seen, by the names of [`Watch::doubt`].
@@ -291,14 +330,25 @@ impl Watch {
             let _lock = gate.record.lock()?;
             let others = gate.record.others(Some(running))?;
             let allowed = together(others.running.iter().chain([allowed]));
-            gate.compare(&allowed, committed)
+            running.judged(false);
+            let (held, is_whole) = gate.compare_fully(&allowed, committed)?;
+            running.judged(is_whole);
+            Ok(held)
         })
     }
 }
 
+/// Whether a path was not told before.
+fn is_new(told: &[Held], one: &Held) -> bool {
+    told.iter().all(|other| other.path != one.path)
+}
+
 fn together<'a>(all: impl Iterator<Item = &'a Allowed> + Clone) -> Allowed {
+    let mut sealed = all.clone().map(|allowed| allowed.sealed.clone());
+    let first = sealed.next().unwrap_or_default();
     Allowed {
-        is_sealed: all.clone().all(|allowed| allowed.is_sealed),
+        // What one of them may write can have been written by that one.
+        sealed: sealed.fold(first, |all, one| all.intersection(&one).cloned().collect()),
         paths: all.flat_map(|allowed| allowed.paths.iter().cloned()).collect(),
     }
 }

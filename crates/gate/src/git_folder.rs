@@ -4,10 +4,16 @@
 use std::ffi::OsStr;
 use std::path::Path;
 
-/// Folders whose files say nothing to git but what is in its history.
-const HISTORY: [&str; 3] = ["objects", "refs", "logs"];
 /// Files that only say where git is, or what a person is told.
-const STATE: [&str; 16] = [
+const STATE: [&str; 24] = [
+    "CHERRY_PICK_HEAD",
+    "REVERT_HEAD",
+    "REBASE_HEAD",
+    "BISECT_START",
+    "BISECT_LOG",
+    "BISECT_TERMS",
+    "BISECT_EXPECTED_REV",
+    "BISECT_ANCESTORS_OK",
     "HEAD",
     // Where the work tree of a git directory in `worktrees` is; git takes what it needs from there.
     "gitdir",
@@ -55,26 +61,44 @@ const PLAIN_KEYS: &[(&str, &[&str])] = &[
     ("advice", &["detachedhead"]),
 ];
 
-/// Whether git takes a folder for a git directory.
+/// Whether git takes a folder for a git directory, or for what others of them share.
 pub fn is_git_folder(name: &OsStr, has: &dyn Fn(&str) -> bool) -> bool {
-    name == ".git" || (has("HEAD") && ((has("objects") && has("refs")) || has("commondir")))
+    let has_history = has("objects") && has("refs");
+    name == ".git"
+        || (has("HEAD") && (has_history || has("commondir")))
+        || (has_history && (has("config") || has("hooks")))
 }
 
-/// Whether a folder of a git directory has nothing that must be looked at.
-pub fn is_history(inside: &Path) -> bool {
-    HISTORY.iter().any(|folder| inside == Path::new(folder))
+/// Whether a name is one that git gives to an object or a pack.
+fn is_object(parts: &[&str]) -> bool {
+    let is_hex = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
+    match parts {
+        [folder, name] if folder.len() == 2 => {
+            is_hex(folder) && (is_hex(name) || name.starts_with("tmp_obj_"))
+        }
+        ["pack", name] => ["pack-", "tmp_", ".tmp-", "multi-pack-index"]
+            .iter()
+            .any(|start| name.starts_with(start)),
+        ["info", "packs" | "commit-graph"] => true,
+        ["info", "commit-graphs", name] => {
+            name.starts_with("graph-") || *name == "commit-graph-chain"
+        }
+        [name] => name.starts_with("tmp_"),
+        _ => false,
+    }
 }
 
 /// Whether a file of a git directory must be looked at: through every other one git would start a program, or work
 /// elsewhere, or its meaning is not known here.
 pub fn is_of_interest(inside: &Path) -> bool {
-    let mut parts = inside.iter().map(|part| part.to_str().unwrap_or_default());
-    match (parts.next(), parts.next(), parts.next()) {
-        (Some(name), None, _) => {
-            !STATE.contains(&name) && Path::new(name).extension() != Some(OsStr::new("lock"))
-        }
-        (Some("hooks"), Some(name), None) => !name.ends_with(".sample"),
-        (Some("info"), Some(name), None) => !INFO.contains(&name),
+    let parts: Vec<&str> = inside.iter().map(|part| part.to_str().unwrap_or_default()).collect();
+    match parts.as_slice() {
+        [name] => !STATE.contains(name) && Path::new(name).extension() != Some(OsStr::new("lock")),
+        ["hooks", name] => !name.ends_with(".sample"),
+        ["info", name] => !INFO.contains(name),
+        ["objects", rest @ ..] => !is_object(rest),
+        // No part of a ref's name begins with a dot.
+        ["refs" | "logs", rest @ ..] => rest.iter().any(|part| part.starts_with('.')),
         _ => true,
     }
 }
@@ -114,7 +138,7 @@ pub fn is_plain_config(bytes: &[u8]) -> bool {
             line.split_once('=').map_or((line, ""), |(key, value)| (key.trim(), value));
         let key = key.to_ascii_lowercase();
         let is_plain = section.is_some_and(|keys| keys.contains(&key.as_str()));
-        if !is_plain || value.contains("::") {
+        if !is_plain || value.contains("::") || value.contains(['"', '\\']) {
             return false;
         }
     }
@@ -148,6 +172,7 @@ mod tests {
             "[filter \"x\"]\nclean = x\n",
             "[diff \"x\"]\ntextconv = x\n",
             "[remote \"x\"]\nurl = ext::sh -c x\n",
+            "[remote \"x\"]\nurl = ext\":\"\":\"sh -c x\n",
             "[remote \"x\"]\nuploadpack = x\n",
             "[remote \"x\"]\nproxy = x\n",
             "[submodule \"x\"]\nupdate = !x\n",
@@ -176,6 +201,9 @@ mod tests {
             "info/attributes",
             "info/grafts",
             "commondir",
+            "objects/app/.git/config",
+            "objects/evil",
+            "refs/heads/.vscode/tasks.json",
             "rebase-merge/git-rebase-todo",
             "sequencer/opts",
             "rr-cache/x/postimage",
@@ -184,7 +212,9 @@ mod tests {
         ] {
             assert!(is_of_interest(Path::new(path)), "{path}");
         }
-        assert!(is_history(Path::new("refs")) && !is_history(Path::new("objects/info")));
+        for path in ["objects/ab/cdef", "objects/pack/pack-12.idx", "refs/heads/a/b", "logs/HEAD"] {
+            assert!(!is_of_interest(Path::new(path)), "{path}");
+        }
     }
 
     #[test]
@@ -193,6 +223,7 @@ mod tests {
         assert!(is_git_folder(OsStr::new("x"), &with(&["HEAD", "objects", "refs"])));
         assert!(is_git_folder(OsStr::new("x"), &with(&["HEAD", "commondir"])));
         assert!(is_git_folder(OsStr::new(".git"), &with(&[])));
+        assert!(is_git_folder(OsStr::new("x"), &with(&["config", "objects", "refs"])));
         assert!(!is_git_folder(OsStr::new("x"), &with(&["objects", "refs"])));
     }
 }

@@ -6,6 +6,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
 use windlass_beneath::{Folder, Kind};
 
 use crate::judge::Finding;
@@ -18,21 +19,45 @@ use crate::scan::KEPT_BYTES_MAX;
 const MODES: u32 = 0o777;
 
 /// Something that was held back.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Held {
     /// Its path in the workspace.
     pub path: RelPath,
     /// Why.
     pub why: String,
     /// Where it is now; `None` if the command had removed it.
+    #[serde(with = "escaped")]
     pub kept: Option<PathBuf>,
     /// Whether what was there before is there again.
     pub is_back: bool,
+    /// Whether it could not be moved.
+    pub is_left: bool,
+}
+
+/// Paths that need not be UTF-8.
+mod escaped {
+    use std::path::PathBuf;
+
+    use serde::{Deserialize as _, Deserializer, Serialize as _, Serializer};
+
+    use crate::rel_path::RelPath;
+
+    pub fn serialize<S: Serializer>(path: &Option<PathBuf>, to: S) -> Result<S::Ok, S::Error> {
+        path.as_deref().map(RelPath::from).serialize(to)
+    }
+
+    pub fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Option<PathBuf>, D::Error> {
+        let path = Option::<RelPath>::deserialize(from)?;
+        Ok(path.map(|path| path.as_path().to_owned()))
+    }
 }
 
 impl fmt::Display for Held {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{}: {}", self.path, self.why)?;
+        if self.is_left {
+            return Ok(());
+        }
         match &self.kept {
             Some(kept) => write!(formatter, " (moved to `{}`", kept.display())?,
             None => formatter.write_str(" (it had been removed")?,
@@ -61,24 +86,37 @@ pub fn hold(
         let Finding { path, why, before } = finding;
         // What lay in a folder that was moved is moved.
         let is_moved = moved.iter().any(|folder| path.is_within(folder) && path != *folder);
-        let kept = match is_moved {
-            true => None,
-            false => move_away(root, workspace, &place, path)?,
+        let done = match is_moved {
+            true => Ok(None),
+            false => move_away(root, workspace, &place, path),
+        };
+        let (kept, failed) = match done {
+            Ok(kept) => (kept, None),
+            Err(error) => (None, Some(error)),
         };
         if kept.is_some() {
             moved.push(path);
         }
-        let is_back = match before {
-            Some(before) => {
-                held.extend(clear_way(root, workspace, &place, path)?);
-                put_back(root, record, path, before)?
-            }
-            None => false,
+        let back = match before.as_ref().filter(|_| failed.is_none()) {
+            Some(before) => clear_way(root, workspace, &place, path).and_then(|way| {
+                held.extend(way);
+                put_back(root, record, path, before)
+            }),
+            None => Ok(false),
         };
-        if kept.is_some() || is_back || before.is_some() {
-            held.push(Held { path: path.clone(), why: why.clone(), kept, is_back });
+        let (is_back, failed) = match back {
+            Ok(is_back) => (is_back, failed),
+            Err(error) => (false, Some(error)),
+        };
+        let why = match &failed {
+            Some(error) => format!("{why}; it is still there, because it cannot be moved: {error}"),
+            None => why.clone(),
+        };
+        if kept.is_some() || is_back || before.is_some() || failed.is_some() {
+            held.push(Held { path: path.clone(), why, kept, is_back, is_left: failed.is_some() });
         }
     }
+    record.note_held(&place, &held)?;
     Ok(held)
 }
 
@@ -94,7 +132,18 @@ fn move_away(
     let target = Folder::open(place)?;
     let folder = path.as_path().parent().unwrap_or_else(|| Path::new(""));
     drop(target.make_folder(folder)?);
-    match root.move_to(path.as_path(), &target, path.as_path()) {
+    let moved = match root.move_to(path.as_path(), &target, path.as_path()) {
+        // A folder that even its owner may not change.
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            root.open_up(path.as_path())?;
+            if !folder.as_os_str().is_empty() {
+                root.open_up(folder)?;
+            }
+            root.move_to(path.as_path(), &target, path.as_path())
+        }
+        moved => moved,
+    };
+    match moved {
         Ok(()) => return Ok(Some(place.join(path.as_path()))),
         Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {}
         Err(error) => return Err(error),
@@ -139,7 +188,7 @@ fn clear_way(
         if root.look(folder.as_path())?.is_some_and(|entry| !is_way(entry.kind)) {
             let kept = move_away(root, workspace, place, &folder)?;
             let why = "it took the place of a folder with such files".to_owned();
-            return Ok(Some(Held { path: folder, why, kept, is_back: false }));
+            return Ok(Some(Held { path: folder, why, kept, is_back: false, is_left: false }));
         }
     }
     Ok(None)

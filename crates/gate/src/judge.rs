@@ -16,12 +16,18 @@ const PROJECT: &str = ".windlass";
 pub struct Allowed {
     /// The paths that its line names: it was judged with them in view.
     pub paths: BTreeSet<String>,
-    /// Whether the files that were there, and the folders that rules are about as a whole, are read-only in its cell. Then it can
-    /// change them only with a folder above, so what changed in a folder that is still there was changed by a person.
-    pub is_sealed: bool,
+    /// The files and folders that are read-only in its cell. It can change them only with a folder above, so what changed in a
+    /// folder that is still there was changed by a person.
+    pub sealed: BTreeSet<String>,
 }
 
 impl Allowed {
+    /// Whether a path, or a folder above it, was read-only.
+    fn seals(&self, path: &RelPath) -> bool {
+        self.sealed.contains(&path.text())
+            || path.above().any(|folder| self.sealed.contains(&folder.text()))
+    }
+
     /// Whether a path, or a folder above it, was named.
     pub fn has(&self, path: &RelPath) -> bool {
         self.paths.contains(&path.text())
@@ -96,7 +102,9 @@ fn reason(
         }
         Some(Mark::Unreadable) => return Some("it cannot be looked at".to_owned()),
         Some(Mark::Folder { .. }) => return Some("it belongs to git or Windlass".to_owned()),
-        Some(Mark::Link { stays: false, target, .. }) if !allowed.has(path) => {
+        Some(Mark::Link { stays: false, target, .. })
+            if !allowed.has(path) && !committed(path, is) =>
+        {
             return Some(format!("the link leads out of the workspace, to `{target}`"));
         }
         Some(Mark::File { .. } | Mark::Link { .. }) | None => {}
@@ -112,6 +120,8 @@ fn reason(
         return match is {
             Some(Mark::File { plain: true, .. }) if was.is_none() => None,
             Some(_) => Some("git would work in the folder that it names".to_owned()),
+            // A work tree below was removed: without it git looks further up.
+            None if path.text() != ".git" => None,
             None => was.is_some().then(|| "git needs it".to_owned()),
         };
     }
@@ -119,8 +129,7 @@ fn reason(
         return git_reason(path, &git, is);
     }
     let rule = rules.of(&path.text())?;
-    let is_sealed = allowed.is_sealed && before.is_in_same_folder(path, after);
-    if is_sealed && (was.is_some() || path.above().any(|folder| rules.is_about_all_of(&folder))) {
+    if allowed.seals(path) && before.is_in_same_folder(path, after) {
         return None;
     }
     if allowed.has(path) || committed(path, is) {

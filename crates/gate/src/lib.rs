@@ -10,6 +10,7 @@
 
 mod gate;
 mod git_folder;
+mod held_back;
 mod hold;
 mod judge;
 mod mark;
@@ -19,6 +20,7 @@ mod rules;
 mod scan;
 
 pub use gate::{Gate, GateError, Watch};
+pub use held_back::HeldBack;
 pub use hold::Held;
 pub use judge::{Allowed, Committed};
 pub use mark::Mark;

@@ -85,6 +85,9 @@ pub enum Mark {
         digest: Digest,
         /// Its permissions.
         mode: u32,
+        /// How many names it has: through another one it can be changed unseen.
+        #[serde(default)]
+        links: u64,
         /// Whether it is a git configuration in which nothing names a program or another folder.
         plain: bool,
         /// What shows a change.
@@ -109,13 +112,13 @@ pub enum Mark {
 }
 
 impl Mark {
-    /// Whether both say that the same is there.
+    /// Whether a later look found the same there.
     pub fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (
-                Self::File { digest, mode, .. },
-                Self::File { digest: other_digest, mode: other_mode, .. },
-            ) => digest == other_digest && mode & 0o111 == other_mode & 0o111,
+                Self::File { digest, mode, links, .. },
+                Self::File { digest: later, mode: later_mode, links: later_links, .. },
+            ) => digest == later && mode & 0o111 == later_mode & 0o111 && later_links <= links,
             (Self::Link { target, .. }, Self::Link { target: other, .. }) => target == other,
             (Self::Special(kind), Self::Special(other)) => kind == other,
             (Self::Unreadable, Self::Unreadable) => true,

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use tempfile::{NamedTempFile, TempDir};
@@ -37,12 +38,23 @@ pub struct Record {
 pub struct Running {
     path: PathBuf,
     _lock: File,
+    /// Whether what it has done was judged. One that was not is judged before the next command.
+    is_judged: AtomicBool,
+}
+
+impl Running {
+    /// Says whether what it has done until now was judged.
+    pub fn judged(&self, is_judged: bool) {
+        self.is_judged.store(is_judged, Ordering::Relaxed);
+    }
 }
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // One that stays is found by the next command, and judged.
-        let _ = fs::remove_file(&self.path);
+        if self.is_judged.load(Ordering::Relaxed) {
+            // One that stays is found by the next command, and judged.
+            let _ = fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -74,19 +86,20 @@ impl Record {
 
     /// Those of a workspace, under all rules.
     pub fn of(place: &Path, workspace: &Path) -> io::Result<Vec<Self>> {
-        let base = base_of(place, workspace);
-        let all = folders(&base)?.into_iter().filter(|folder| folder.join("calls").is_dir());
-        Ok(all.map(|folder| Self { base: base.clone(), folder }).collect())
+        Self::of_base(&base_of(place, workspace))
+    }
+
+    /// Those in the folder of a workspace, under all rules.
+    pub fn of_base(base: &Path) -> io::Result<Vec<Self>> {
+        let all = folders(base)?.into_iter().filter(|folder| folder.join("calls").is_dir());
+        Ok(all.map(|folder| Self { base: base.to_owned(), folder }).collect())
     }
 
     /// Those below a place whose commands may have died.
     pub fn all(place: &Path) -> io::Result<Vec<Self>> {
         let mut all = Vec::new();
         for base in folders(place)? {
-            for folder in folders(&base)?.into_iter().filter(|folder| folder.join("calls").is_dir())
-            {
-                all.push(Self { base: base.clone(), folder });
-            }
+            all.extend(Self::of_base(&base)?);
         }
         Ok(all)
     }
@@ -139,11 +152,13 @@ impl Record {
         let file = NamedTempFile::new_in(&self.folder)?;
         serde_json::to_writer(io::BufWriter::new(&file), seen)?;
         file.persist(self.folder.join("seen.json"))?;
-        let needed = seen.digests();
+        let needed: BTreeSet<String> =
+            seen.digests().iter().map(|digest| digest.hex().as_str().to_owned()).collect();
         let mut spare = Vec::new();
         for entry in fs::read_dir(self.folder.join("kept"))? {
             let path = entry?.path();
-            let is_needed = needed.iter().any(|digest| path == self.kept(digest));
+            let name = path.file_name().and_then(|name| name.to_str());
+            let is_needed = name.is_some_and(|name| needed.contains(name));
             if !is_needed {
                 spare.push(path);
             }
@@ -198,24 +213,33 @@ impl Record {
 
     /// What commits of commands have brought.
     pub fn doubted(&self) -> BTreeSet<String> {
-        let bytes = fs::read(self.folder.join("doubted.json")).unwrap_or_default();
+        let bytes = fs::read(self.base.join("doubted.json")).unwrap_or_default();
         serde_json::from_slice(&bytes).unwrap_or_default()
     }
 
     pub fn doubt(&self, doubted: &BTreeSet<String>) -> io::Result<()> {
-        self.write("doubted.json", doubted)
+        write(&self.base, "doubted.json", doubted)
     }
 
     fn write(&self, name: &str, value: &impl serde::Serialize) -> io::Result<()> {
-        let file = NamedTempFile::new_in(&self.folder)?;
-        serde_json::to_writer(file.as_file(), value)?;
-        file.persist(self.folder.join(name))?;
-        Ok(())
+        write(&self.folder, name, value)
     }
 
     /// A new folder for what is held back.
     pub fn new_place(&self) -> io::Result<PathBuf> {
         Ok(TempDir::with_prefix_in("held-", self.base.join("held"))?.keep())
+    }
+
+    /// Writes down what was held back in a folder, beside it. One that has nothing is removed.
+    pub fn note_held(&self, place: &Path, held: &[Held]) -> io::Result<()> {
+        let kept: Vec<&Held> = held.iter().filter(|one| one.kept.is_some()).collect();
+        if kept.is_empty() {
+            // A folder for what could not be moved may be in it.
+            let _ = fs::remove_dir(place);
+            return Ok(());
+        }
+        let name = place.file_name().unwrap_or_default().to_string_lossy();
+        write(&self.base.join("held"), &format!("{name}.json"), &kept)
     }
 
     /// Says that a command is running.
@@ -224,7 +248,7 @@ impl Record {
         file.as_file().lock()?;
         serde_json::to_writer(file.as_file(), allowed)?;
         let (lock, path) = file.keep()?;
-        Ok(Running { path, _lock: lock })
+        Ok(Running { path, _lock: lock, is_judged: AtomicBool::new(false) })
     }
 
     /// What other commands are about, without this one. Those that run under other rules count, too.
@@ -262,6 +286,13 @@ impl Record {
     }
 }
 
+fn write(folder: &Path, name: &str, value: &impl serde::Serialize) -> io::Result<()> {
+    let file = NamedTempFile::new_in(folder)?;
+    serde_json::to_writer(file.as_file(), value)?;
+    file.persist(folder.join(name))?;
+    Ok(())
+}
+
 fn short(digest: Digest) -> String {
     digest.hex().as_str().get(..16).unwrap_or_default().to_owned()
 }
@@ -270,7 +301,7 @@ fn base_of(place: &Path, workspace: &Path) -> PathBuf {
     place.join(short(Digest::of(workspace.as_os_str().as_encoded_bytes())))
 }
 
-fn folders(place: &Path) -> io::Result<Vec<PathBuf>> {
+pub fn folders(place: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(place) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),

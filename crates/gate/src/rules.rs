@@ -55,6 +55,14 @@ impl Rules {
         Self { rules, digest: Digest::of(&text), quick }
     }
 
+    /// These with more of them, which replace those of the same name.
+    #[must_use]
+    pub fn with(&self, more: Vec<Rule>) -> Self {
+        let others = self.rules.iter().filter(|rule| more.iter().all(|new| new.id != rule.id));
+        let others: Vec<Rule> = others.cloned().collect();
+        Self::new(others.into_iter().chain(more).collect())
+    }
+
     /// All of them.
     pub(crate) fn all(&self) -> &[Rule] {
         &self.rules

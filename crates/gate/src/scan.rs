@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use windlass_beneath::{Folder, Kind};
 use windlass_kernel::Digest;
 
-use crate::git_folder::{is_git_folder, is_history, is_of_interest, is_plain_config};
+use crate::git_folder::{is_git_folder, is_of_interest, is_plain_config};
 use crate::mark::{Mark, SpecialKind, Stamp};
 use crate::rel_path::RelPath;
 use crate::rules::Rules;
@@ -47,6 +47,9 @@ struct FolderSeen {
     /// Whether it is a git directory.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_git: bool,
+    /// The git directory that it lay in, which decides what is remembered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    within: Option<RelPath>,
 }
 
 /// What was seen of a workspace.
@@ -60,10 +63,15 @@ pub struct Seen {
 }
 
 impl Seen {
+    fn top() -> RelPath {
+        RelPath::default()
+    }
+
     /// The git directory that a path lies in, as it was seen.
     pub fn git_of(&self, path: &RelPath) -> Option<RelPath> {
         let mut above: Vec<RelPath> = path.above().collect();
         above.reverse();
+        above.push(Self::top());
         above.into_iter().find(|folder| self.folders.get(folder).is_some_and(|seen| seen.is_git))
     }
 
@@ -138,13 +146,6 @@ impl Scan<'_> {
             }
             for name in &folder.folders {
                 let path = place.path.join(name.as_path().as_os_str());
-                let is_history = git.as_ref().is_some_and(|git| {
-                    path.as_path().strip_prefix(git.as_path()).is_ok_and(is_history)
-                });
-                if is_history {
-                    self.alternates(&path, before, now, &mut seen)?;
-                    continue;
-                }
                 let may_match = place.may_match || self.rules.may_match(&name.text());
                 places.push(Place { path, may_match, git: git.clone() });
             }
@@ -170,6 +171,7 @@ impl Scan<'_> {
         seen: &mut Seen,
     ) -> io::Result<Option<FolderSeen>> {
         if let Some(known) = known
+            && known.within == place.git
             && let Some(entry) = self.root.glance(place.path.as_path())?
             && entry.kind == Kind::Folder
         {
@@ -202,12 +204,15 @@ impl Scan<'_> {
     fn listed(&self, place: &Place, stamp: Stamp, entries: Vec<(OsString, Kind)>) -> FolderSeen {
         let is_top = place.path == RelPath::default();
         let has = |wanted: &str| entries.iter().any(|(name, _)| name == wanted);
-        let is_git = !is_top && is_git_folder(place.path.name(), &has);
+        // At the top, git takes a `.git` first.
+        let is_git = !(is_top && has(".git")) && is_git_folder(place.path.name(), &has);
         let git = match is_git {
             true => Some(&place.path),
             false => place.git.as_ref(),
         };
-        let mut folder = FolderSeen { stamp, folders: Vec::new(), marked: Vec::new(), is_git };
+        let within = place.git.clone();
+        let (folders, marked) = (Vec::new(), Vec::new());
+        let mut folder = FolderSeen { stamp, folders, marked, is_git, within };
         for (name, kind) in entries {
             let text = name.to_string_lossy().into_owned();
             let own = RelPath::default().join(&name);
@@ -244,27 +249,6 @@ impl Scan<'_> {
         folder
     }
 
-    /// Of the history of a git directory only what names other objects counts.
-    fn alternates(
-        &mut self,
-        history: &RelPath,
-        before: Option<&Seen>,
-        now: i128,
-        seen: &mut Seen,
-    ) -> io::Result<()> {
-        if history.name() == "objects" {
-            for name in ["info/alternates", "info/http-alternates"] {
-                let path = history.join(OsStr::new(name));
-                let known = before.and_then(|before| before.marks.get(&path));
-                if let Some(mark) = self.mark(&path, known, now)? {
-                    seen.marks.insert(path, mark);
-                }
-            }
-        }
-        // A history that is itself a link leads elsewhere; those are marked where they are listed.
-        Ok(())
-    }
-
     /// What is remembered of an entry; `None` if it is gone.
     fn mark(
         &mut self,
@@ -272,7 +256,12 @@ impl Scan<'_> {
         known: Option<&Mark>,
         now: i128,
     ) -> io::Result<Option<Mark>> {
-        let Some(entry) = self.root.look(path.as_path())? else { return Ok(None) };
+        let entry = match self.root.look(path.as_path()) {
+            Ok(Some(entry)) => entry,
+            Ok(None) => return Ok(None),
+            Err(error) if is_shut(&error) => return Ok(Some(Mark::Unreadable)),
+            Err(error) => return Err(error),
+        };
         let stamp = Stamp::of(&entry, now);
         Ok(Some(match entry.kind {
             Kind::Folder => Mark::Folder { stamp },
@@ -282,13 +271,17 @@ impl Scan<'_> {
                 Mark::Link { target: target.to_string_lossy().into_owned(), stays }
             }
             Kind::File => match known {
-                Some(Mark::File { digest, mode, plain, stamp: earlier })
+                Some(Mark::File { digest, mode, plain, stamp: earlier, .. })
                     if earlier.proves_unchanged(&stamp) =>
                 {
-                    Mark::File { digest: *digest, mode: *mode, plain: *plain, stamp }
+                    let links = entry.links;
+                    Mark::File { digest: *digest, mode: *mode, links, plain: *plain, stamp }
                 }
                 _ => match self.read(path, entry.size) {
-                    Ok((digest, plain)) => Mark::File { digest, mode: entry.mode, plain, stamp },
+                    Ok((digest, plain)) => {
+                        let (mode, links) = (entry.mode, entry.links);
+                        Mark::File { digest, mode, links, plain, stamp }
+                    }
                     Err(error) if is_gone(&error) => return Ok(None),
                     Err(error) if is_shut(&error) => Mark::Unreadable,
                     Err(error) => return Err(error),
@@ -327,7 +320,16 @@ impl Scan<'_> {
     fn is_plain(&self, path: &RelPath, bytes: &[u8]) -> bool {
         match path.name().to_str() {
             Some("config") => is_plain_config(bytes),
-            Some("commondir") => bytes.trim_ascii_end() == b"../..",
+            // That of a linked work tree, whose repository is called `.git` and so is looked at.
+            Some("commondir") => {
+                let mut above = path.as_path().ancestors().skip(2);
+                let named = |path: Option<&Path>, name: &str| {
+                    path.and_then(Path::file_name).is_some_and(|found| found == name)
+                };
+                bytes.trim_ascii_end() == b"../.."
+                    && named(above.next(), "worktrees")
+                    && named(above.next(), ".git")
+            }
             Some(".git") => self.names_git_folder(path, bytes).unwrap_or(false),
             _ => false,
         }

@@ -4,23 +4,14 @@
 //! written.
 
 use std::fs::File;
-use std::io::{self, Read as _, Write as _};
-use std::os::fd::{AsFd as _, OwnedFd};
+use std::io::{self, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-use rustix::fs::{
-    self as raw, AtFlags, Mode, OFlags, ResolveFlags, fchmod, mkdirat, openat, openat2, renameat,
-    unlinkat,
-};
 use rustix::io::Errno;
 use sha2::{Digest as _, Sha256};
+use windlass_beneath::{Access, Folder};
 use windlass_kernel::Digest;
-
-const FOLDER: OFlags =
-    OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::RDONLY).union(OFlags::CLOEXEC);
-/// The end of the name under which a copy is written before it has its own name.
-const DRAFT: &str = ".windlass-copy";
 
 /// A file that can be copied.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,9 +31,6 @@ pub struct FoundFile {
 pub fn find_file(root: &Path, path: &Path, bytes_max: u64) -> io::Result<Option<FoundFile>> {
     let Some(mut file) = open_below(root, path)? else { return Ok(None) };
     let found = file.metadata()?;
-    if !found.is_file() {
-        return Err(io::Error::other("it is no regular file"));
-    }
     if found.len() > bytes_max {
         return Err(io::Error::other(format!("it has more than {bytes_max} bytes")));
     }
@@ -50,7 +38,8 @@ pub fn find_file(root: &Path, path: &Path, bytes_max: u64) -> io::Result<Option<
     Ok(Some(FoundFile { bytes, digest, mode: found.permissions().mode() & 0o777 }))
 }
 
-/// Copies a file with its permissions; a file that is there is replaced. Folders are made.
+/// Copies a file with its permissions; a file that is there is replaced. Folders are made. Nobody else may write there
+/// meanwhile: what a process that was killed has left is removed.
 ///
 /// # Errors
 /// [`io::Error`] if it is not the file that was found before, or cannot be written.
@@ -60,64 +49,30 @@ pub fn copy_file(
     expected: &FoundFile,
 ) -> io::Result<()> {
     let Some(mut source) = open_below(from_root, from)? else { return Err(Errno::NOENT.into()) };
+    let mut target = Folder::open(to_root)?;
+    if let Some(folder) = to.parent() {
+        target = target.make_folder(folder)?;
+    }
     let name = to.file_name().ok_or(Errno::INVAL)?;
-    let folder = make_folder(to_root, to.parent().unwrap_or(Path::new("")))?;
-    let mut draft = name.to_owned();
-    draft.push(DRAFT);
-    // A process that was killed may have left one.
-    match unlinkat(&folder, &draft, AtFlags::empty()) {
-        Ok(()) | Err(Errno::NOENT) => {}
-        Err(error) => return Err(error.into()),
+    target.remove_drafts()?;
+    let mut draft = target.draft(Path::new(name), Access::Exactly(expected.mode))?;
+    let (digest, _) = copy(&mut source, &mut draft)?;
+    if digest != expected.digest {
+        return Err(io::Error::other("it changed while it was copied"));
     }
-    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let mut target: File = openat(&folder, &draft, flags, Mode::from_raw_mode(0o600))?.into();
-    let written = copy(&mut source, &mut target).and_then(|(digest, _)| {
-        if digest != expected.digest {
-            return Err(io::Error::other("it changed while it was copied"));
-        }
-        fchmod(target.as_fd(), Mode::from_raw_mode(expected.mode))?;
-        target.flush()?;
-        renameat(&folder, &draft, &folder, name)?;
-        Ok(())
-    });
-    if written.is_err() {
-        // The original failure is reported.
-        let _ = unlinkat(&folder, &draft, AtFlags::empty());
-    }
-    written
+    draft.replace()
 }
 
 /// Opens a file below a folder without following a symbolic link.
 fn open_below(root: &Path, path: &Path) -> io::Result<Option<File>> {
-    let root = raw::open(root, FOLDER, Mode::empty())?;
-    // A pipe must not block.
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS | ResolveFlags::NO_MAGICLINKS;
-    match openat2(&root, path, flags, Mode::empty(), resolve) {
-        Ok(file) => Ok(Some(file.into())),
-        Err(Errno::NOENT | Errno::NOTDIR) => Ok(None),
-        Err(Errno::LOOP) => Err(io::Error::other("it is or lies behind a symbolic link")),
-        Err(error) => Err(error.into()),
+    match Folder::open(root)?.file(path) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) => match Errno::from_io_error(&error) {
+            Some(Errno::NOENT | Errno::NOTDIR) => Ok(None),
+            Some(Errno::LOOP) => Err(io::Error::other("it is or lies behind a symbolic link")),
+            _ => Err(error),
+        },
     }
-}
-
-/// Opens a folder below another one, which is made if it is missing.
-fn make_folder(root: &Path, path: &Path) -> io::Result<OwnedFd> {
-    let mut folder = raw::open(root, FOLDER, Mode::empty())?;
-    for name in path {
-        match mkdirat(&folder, name, Mode::from_raw_mode(0o777)) {
-            Ok(()) | Err(Errno::EXIST) => {}
-            Err(error) => return Err(error.into()),
-        }
-        folder = match openat(&folder, name, FOLDER, Mode::empty()) {
-            Ok(next) => next,
-            Err(Errno::NOTDIR | Errno::LOOP) => {
-                return Err(io::Error::other("a folder of its path is no folder there"));
-            }
-            Err(error) => return Err(error.into()),
-        };
-    }
-    Ok(folder)
 }
 
 /// Copies all bytes; returns their digest and number.
@@ -159,7 +114,7 @@ mod tests {
         assert_eq!((found.bytes, found.mode, found.digest), (3, 0o640, Digest::of(b"one")));
         fs::create_dir(to.join("a")).unwrap();
         // Left by a process that was killed.
-        fs::write(to.join("a/x.toml.windlass-copy"), "half").unwrap();
+        fs::write(to.join("a/.windlass-tmp-0123"), "half").unwrap();
         copy_file((&from, path), (&to, path), &found).unwrap();
         assert_eq!(fs::read_to_string(to.join(path)).unwrap(), "one");
         assert_eq!(fs::metadata(to.join(path)).unwrap().permissions().mode() & 0o777, 0o640);

@@ -1,5 +1,5 @@
 //! Files as they were and are: the user's repository ([`Git`]), snapshots of whole workspaces
-//! ([`Snapshots`]), and files stored by their digest ([`BlobStore`]).
+//! ([`Snapshots`]), files stored by their digest ([`BlobStore`]), and what of a work tree commands do not see ([`HiddenFiles`]).
 //!
 //! It may not decide what to capture, restore or delete: it knows neither policy nor journal. It starts
 //! the `git` command through `windlass-connect`, which may not know this crate.
@@ -7,6 +7,7 @@
 mod blobs;
 mod copy;
 mod git;
+mod hidden_files;
 mod snapshot;
 mod walk;
 
@@ -23,6 +24,7 @@ pub use git::{
     configure_git, find_helper, keep_indexes_in, names_lost_object, require_pinned_unchanged,
     sweep_index_folders, take_over, take_over_in_steps, while_objects_vanish,
 };
+pub use hidden_files::{HiddenFiles, is_secret_file, remember_hidden_in, telling_folder};
 pub use snapshot::{
     Capture, ChangeKind, Damage, DamagedSnapshot, Entry, EntryMode, Merged, ObjectIndex,
     ObjectStreamError, PackedObjects, PathChange, Rename, RestoreMode, Restored, SNAPSHOT_REFS,

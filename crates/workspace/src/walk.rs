@@ -2,6 +2,7 @@
 
 use std::fs::FileType;
 use std::io::{self, ErrorKind};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 /// The limit of files and folders.
@@ -57,6 +58,63 @@ pub fn walk_files<E: From<WalkError>>(
     visit: &mut dyn FnMut(WalkedFile<'_>) -> Result<(), E>,
 ) -> Result<(), E> {
     Walk { entries: 0, visit }.folder(workspace, "")
+}
+
+/// Calls `visit` for every file in a workspace, whatever its name, but not for those in private folders. Symbolic links are
+/// passed and not followed. The paths are relative to the workspace.
+///
+/// # Errors
+/// [`WalkError`].
+pub(crate) fn walk_all(
+    workspace: &Path,
+    visit: &mut dyn FnMut(&Path, FileType),
+) -> Result<(), WalkError> {
+    let mut folders = vec![PathBuf::new()];
+    let mut count = 0;
+    while let Some(folder) = folders.pop() {
+        let is_top = folder.as_os_str().is_empty();
+        let full = workspace.join(&folder);
+        let unreadable = |error: io::Error| WalkError::Unreadable {
+            path: full.clone(),
+            cause: error.to_string(),
+        };
+        let entries = match std::fs::read_dir(&full) {
+            Ok(entries) => entries,
+            // It was removed since it was listed.
+            Err(error) if error.kind() == ErrorKind::NotFound && !is_top => continue,
+            // Somebody else's, which commands cannot enter either.
+            Err(error) if error.kind() == ErrorKind::PermissionDenied && is_foreign(&full) => {
+                continue;
+            }
+            // So deep that nobody can name it.
+            Err(error) if error.kind() == ErrorKind::InvalidFilename && !is_top => continue,
+            Err(error) => return Err(unreadable(error)),
+        };
+        for entry in entries {
+            let entry = entry.map_err(unreadable)?;
+            count += 1;
+            if count > ENTRIES_MAX {
+                return Err(WalkError::TooManyFiles);
+            }
+            let (name, kind) = (entry.file_name(), entry.file_type().map_err(unreadable)?);
+            if is_top && name.to_str().is_some_and(is_private) {
+                continue;
+            }
+            let path = folder.join(&name);
+            if kind.is_dir() {
+                folders.push(path);
+            } else {
+                visit(&path, kind);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Whether a folder belongs to another user.
+fn is_foreign(folder: &Path) -> bool {
+    let owner = folder.symlink_metadata().map(|found| found.uid());
+    owner.is_ok_and(|owner| owner != rustix::process::geteuid().as_raw())
 }
 
 struct Walk<'a, E> {

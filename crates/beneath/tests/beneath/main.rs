@@ -8,7 +8,7 @@ use std::os::unix::fs::{MetadataExt as _, symlink};
 use std::path::Path;
 
 use tempfile::TempDir;
-use windlass_beneath::{Folder, Kind};
+use windlass_beneath::{Access, Folder, Kind};
 
 /// A workspace with `inside/file`, beside a folder with `secret`, and links to that folder.
 fn world() -> (TempDir, Folder) {
@@ -122,4 +122,39 @@ fn the_time_of_the_last_change_cannot_be_put_back() {
         (before.modified, before.size, before.inode)
     );
     assert!(after.changed > before.changed);
+}
+
+#[test]
+fn a_real_path_has_no_link_anywhere() {
+    let (place, _folder) = world();
+    let place = place.path().canonicalize().unwrap();
+    let at = |name: &str| place.join(name);
+    Folder::open_real(&at("work/inside")).unwrap();
+    Folder::make_real(&at("work/inside/a/b")).unwrap();
+    assert!(at("work/inside/a/b").is_dir());
+    symlink("work", at("linked")).unwrap();
+    for path in ["linked/inside", "work/leaves", "work/stays"] {
+        assert!(Folder::open_real(&at(path)).is_err(), "{path}");
+        assert!(Folder::make_real(&at(path).join("new")).is_err(), "{path}");
+    }
+    assert!(Folder::open_real(Path::new("work")).is_err());
+    assert_eq!(Folder::read_real(&at("work/inside/file"), 4).unwrap(), b"text");
+    for path in ["work/link", "work/leaves/secret", "work/stays/file", "linked/inside/file"] {
+        assert!(Folder::read_real(&at(path), 100).is_err(), "{path}");
+    }
+}
+
+#[test]
+fn a_draft_takes_its_place_or_vanishes() {
+    let (place, folder) = world();
+    let path = place.path().join("work/inside/file");
+    let mode = || fs::metadata(&path).unwrap().mode() & 0o777;
+    folder.replace_durably(Path::new("inside/file"), b"two", Access::Exactly(0o604)).unwrap();
+    assert_eq!((fs::read(&path).unwrap().as_slice(), mode()), (b"two".as_slice(), 0o604));
+    folder.replace_durably(Path::new("inside/file"), b"three", Access::AtMost(0o600)).unwrap();
+    assert_eq!((fs::read(&path).unwrap().as_slice(), mode()), (b"three".as_slice(), 0o600));
+    drop(folder.draft(Path::new("inside/file"), Access::AtMost(0o600)).unwrap());
+    let name = folder.make_draft_folder(".new-").unwrap();
+    assert!(place.path().join("work").join(name).is_dir());
+    assert_eq!(fs::read_dir(place.path().join("work/inside")).unwrap().count(), 1);
 }

@@ -118,6 +118,37 @@ fn the_weaker_level_still_confines_writing() {
 }
 
 #[test]
+fn the_weaker_level_reaches_no_socket_outside() {
+    let mut world = World::new();
+    world.cell.level = Level::Landlock;
+    world.cell.mounts = vec![bind(world.workspace(), Access::Write)];
+    let path = world.folder.path().join("socket");
+    let socket = std::os::unix::net::UnixDatagram::bind(&path).unwrap();
+    socket.set_nonblocking(true).unwrap();
+    let script = r#"
+import socket, sys
+def tried(what):
+    try: return what()
+    except OSError: pass
+for kind in (socket.SOCK_DGRAM, socket.SOCK_RAW, socket.SOCK_STREAM, socket.SOCK_SEQPACKET):
+    made = [tried(lambda: socket.socket(socket.AF_UNIX, kind))]
+    made += tried(lambda: socket.socketpair(socket.AF_UNIX, kind)) or []
+    for one in filter(None, made):
+        tried(lambda: one.sendto(b'x', sys.argv[1]))
+        tried(lambda: one.sendmsg([b'x'], [], 0, sys.argv[1]))
+        tried(lambda: one.connect(sys.argv[1]))
+a, b = socket.socketpair()
+a.sendmsg([b'pair'])
+print(b.recv(9))
+"#;
+    fs::write(world.workspace().join("script.py"), script).unwrap();
+    let line = format!("python3 script.py {}", path.display());
+    assert_eq!(world.output(&line), "b'pair'\n");
+    let mut got = [0; 9];
+    assert!(socket.recv(&mut got).is_err(), "{got:?}");
+}
+
+#[test]
 fn files_outside_keep_their_mode_and_times() {
     for world in World::by_all() {
         let before = fs::metadata("/usr/bin/env").unwrap();

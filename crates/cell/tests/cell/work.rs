@@ -1,6 +1,6 @@
 //! Real work in a cell, without a network: toolchains and caches are those of the tests' user.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -84,6 +84,7 @@ impl Project {
             access: Access::Write,
             git: git.as_ref(),
             git_changes: Some((&upper, &work)),
+            fixed: &BTreeSet::new(),
             hidden: &[],
         };
         self.cell.mounts = layout.mounts();

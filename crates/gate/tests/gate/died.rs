@@ -17,14 +17,14 @@ fn record(state: &Path) -> PathBuf {
 
 /// What a killed process leaves: the file of its command, which nobody locks.
 fn left_by_a_killed_process(state: &Path) {
-    std::fs::write(record(state).join("calls/left"), "{\"paths\":[],\"is_sealed\":false}").unwrap();
+    std::fs::write(record(state).join("calls/left"), "{\"paths\":[],\"sealed\":[]}").unwrap();
 }
 
 #[test]
 fn what_a_killed_windlass_did_not_compare_is_compared_before_the_next_command() {
     let world = World::new();
     world.write("CLAUDE.md", "one");
-    drop(world.watch());
+    world.held(|| ());
     world.write("CLAUDE.md", "planted");
     world.write(".vscode/tasks.json", "planted");
     left_by_a_killed_process(&world.at("../state"));
@@ -37,7 +37,7 @@ fn what_a_killed_windlass_did_not_compare_is_compared_before_the_next_command() 
     // Once.
     assert_eq!(world.gate().settle(&|_, _| false).unwrap(), [""; 0]);
     world.write("CLAUDE.md", "by a person");
-    drop(world.watch());
+    world.held(|| ());
     assert_eq!(world.read("CLAUDE.md").as_deref(), Some("by a person"));
 }
 
@@ -56,8 +56,8 @@ fn a_command_that_starts_while_another_runs_accepts_nothing_of_it() {
 #[test]
 fn what_one_command_may_change_is_not_taken_from_it_by_another() {
     let world = World::new();
-    let allowed = Allowed { paths: ["CLAUDE.md".to_owned()].into(), is_sealed: false };
-    let (first, _) = world.gate().watch(allowed, &|_, _| false).unwrap();
+    let allowed = Allowed { paths: ["CLAUDE.md".to_owned()].into(), ..Allowed::default() };
+    let (first, _) = world.gate().watch(allowed, None, &|_, _| false).unwrap();
     let second = world.watch();
     world.write("CLAUDE.md", "as a person said");
     assert_eq!(second.look(&|_, _| false).unwrap(), []);
@@ -69,9 +69,9 @@ fn what_one_command_may_change_is_not_taken_from_it_by_another() {
 fn a_state_that_cannot_be_understood_is_made_anew() {
     let world = World::new();
     world.write("CLAUDE.md", "one");
-    drop(world.watch());
+    world.held(|| ());
     std::fs::write(record(&world.at("../state")).join("seen.json"), "{}").unwrap();
-    drop(world.watch());
+    world.held(|| ());
     assert_eq!(world.held(|| world.write("CLAUDE.md", "two")), ["CLAUDE.md"]);
 }
 
@@ -83,9 +83,9 @@ fn what_was_held_back_when_nobody_was_there_is_told_once() {
     watch.look_and_tell_later(&|_, _| false).unwrap();
     drop(watch);
     assert_eq!(world.read(".vscode/tasks.json"), None);
-    let (_, told) = world.gate().watch(Allowed::default(), &|_, _| false).unwrap();
+    let (_, told) = world.gate().watch(Allowed::default(), None, &|_, _| false).unwrap();
     assert!(matches!(&told[..], [one] if one.starts_with(".vscode/tasks.json: ")), "{told:?}");
-    drop(world.watch());
+    world.held(|| ());
 }
 
 #[test]
@@ -93,9 +93,8 @@ fn beside_a_server_whose_cell_shows_them_read_only_a_person_may_change_files() {
     let world = World::new();
     world.write("CLAUDE.md", "one");
     world.write(".claude/settings.json", "one");
-    let sealed = Allowed { is_sealed: true, ..Allowed::default() };
-    let (watch, _) = world.gate().watch(sealed, &|_, _| false).unwrap();
-    assert_eq!(watch.files(), [world.at(".claude"), world.at("CLAUDE.md")].into());
+    let (watch, _) = world.gate().watch(Allowed::default(), Some(100), &|_, _| false).unwrap();
+    assert_eq!(watch.sealed(), [world.at(".claude"), world.at("CLAUDE.md")]);
     world.write("CLAUDE.md", "two");
     world.write(".claude/new.md", "in a folder that the server cannot write");
     // A command that starts then has nothing to do with it.
@@ -130,22 +129,24 @@ fn what_a_tool_of_ours_has_written_is_accepted() {
 #[test]
 fn what_a_killed_command_left_is_held_against_the_rules_that_it_had() {
     let world = World::new();
-    drop(world.watch());
+    world.held(|| ());
     world.write(".vscode/tasks.json", "planted");
     world.write("notes.md", "by a person, about which the new rules are");
     left_by_a_killed_process(&world.at("../state"));
     let other = world.under(&["**/notes.md"]);
-    let (_, told) = other.watch(Allowed::default(), &|_, _| false).unwrap();
+    let (watch, told) = other.watch(Allowed::default(), None, &|_, _| false).unwrap();
     assert!(matches!(&told[..], [one] if one.starts_with(".vscode/tasks.json: ")), "{told:?}");
     assert!(world.at("notes.md").exists());
+    assert_eq!(watch.look(&|_, _| false).unwrap(), []);
+    drop(watch);
     assert!(Gate::unsettled(&world.at("../state")).unwrap().is_empty());
 }
 
 #[test]
 fn a_command_under_other_rules_keeps_what_it_may_change() {
     let world = World::new();
-    let allowed = Allowed { paths: ["CLAUDE.md".to_owned()].into(), is_sealed: false };
-    let (_first, _) = world.under(&["**/CLAUDE.md"]).watch(allowed, &|_, _| false).unwrap();
+    let allowed = Allowed { paths: ["CLAUDE.md".to_owned()].into(), ..Allowed::default() };
+    let (_first, _) = world.under(&["**/CLAUDE.md"]).watch(allowed, None, &|_, _| false).unwrap();
     let second = world.watch();
     world.write("CLAUDE.md", "as a person said");
     assert_eq!(second.look(&|_, _| false).unwrap(), []);

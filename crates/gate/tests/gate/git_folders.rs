@@ -104,6 +104,49 @@ fn a_git_directory_that_is_put_together_bit_by_bit_is_seen() {
 }
 
 #[test]
+fn a_git_directory_cannot_be_hidden() {
+    let world = World::new();
+    // What linked ones share has no `HEAD`.
+    let held = world.held(|| {
+        fs::create_dir_all(world.at("a/objects")).unwrap();
+        fs::create_dir_all(world.at("a/refs")).unwrap();
+        world.write("a/b/evil/HEAD", "ref: refs/heads/main");
+        world.write("a/b/evil/commondir", "../..");
+        world.write("a/config", "[core]\nfsmonitor = touch pwned\n");
+        world.write("sub/.git", "gitdir: ../a/b/evil");
+    });
+    assert_eq!(held, ["a/b/evil/commondir", "a/config", "sub/.git"]);
+    // Hooks that were there before the folder became one.
+    assert_eq!(
+        world.held(|| {
+            world.write("x/hooks/pre-commit", "touch pwned");
+            fs::create_dir_all(world.at("x/refs")).unwrap();
+        }),
+        NOTHING
+    );
+    let held = world.held(|| {
+        fs::create_dir_all(world.at("x/objects")).unwrap();
+        world.write("x/HEAD", "ref: refs/heads/main");
+    });
+    assert_eq!(held, ["x/hooks/pre-commit"]);
+    // Beneath what is called history.
+    let held = world.held(|| {
+        world.run("git", &["init", "-q", "y"]);
+        world.write("y/.git/objects/app/.git/config", "[core]\nfsmonitor = touch pwned\n");
+        world.write("y/.git/objects/app/.vscode/tasks.json", "x");
+    });
+    assert_eq!(held, ["y/.git/objects/app/.git/config", "y/.git/objects/app/.vscode/tasks.json"]);
+    // At the top of a workspace that is no repository.
+    let held = world.held(|| {
+        fs::create_dir_all(world.at("objects")).unwrap();
+        fs::create_dir_all(world.at("refs")).unwrap();
+        world.write("HEAD", "ref: refs/heads/main");
+        world.write("config", "[core]\nbare = false\nworktree = .\nfsmonitor = touch pwned\n");
+    });
+    assert!(held.contains(&"config".to_owned()), "{held:?}");
+}
+
+#[test]
 fn the_repository_of_the_workspace_is_not_made_by_a_command() {
     let world = World::new();
     let held = world.held(|| world.run("git", &["init", "-q", "."]));

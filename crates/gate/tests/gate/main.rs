@@ -4,5 +4,6 @@
 
 mod died;
 mod git_folders;
+mod held_back;
 mod settings;
 mod world;

@@ -139,9 +139,11 @@ fn links_that_lead_out_and_special_files_are_held_back() {
 #[test]
 fn what_the_line_named_or_the_commit_has_passes() {
     let world = World::new();
-    let allowed =
-        Allowed { paths: [".vscode".to_owned(), "CLAUDE.md".to_owned()].into(), is_sealed: false };
-    let (watch, _) = world.gate().watch(allowed, &|_, _| false).unwrap();
+    let allowed = Allowed {
+        paths: [".vscode".to_owned(), "CLAUDE.md".to_owned()].into(),
+        ..Allowed::default()
+    };
+    let (watch, _) = world.gate().watch(allowed, None, &|_, _| false).unwrap();
     world.write(".vscode/tasks.json", "x");
     world.write("CLAUDE.md", "x");
     world.write(".husky/pre-commit", "x");
@@ -176,4 +178,29 @@ fn the_folder_of_windlass_is_not_made_by_a_command() {
     assert_eq!(held, [".windlass"]);
     let held = world.held(|| world.link("src", ".windlass"));
     assert_eq!(held, [".windlass"]);
+}
+
+#[test]
+fn another_name_of_a_file_is_held_back_with_the_file() {
+    let world = World::new();
+    world.write("CLAUDE.md", "one");
+    let held = world.held(|| fs::hard_link(world.at("CLAUDE.md"), world.at("notes.md")).unwrap());
+    assert_eq!(held, ["CLAUDE.md"]);
+    world.write("notes.md", "planted");
+    assert_eq!(world.read("CLAUDE.md").as_deref(), Some("one"));
+}
+
+#[test]
+fn a_folder_that_nobody_may_enter_stops_nothing() {
+    let world = World::new();
+    let shut = |path: &str, mode| {
+        fs::set_permissions(world.at(path), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let held = world.held(|| {
+        world.write("a/.vscode/tasks.json", "x");
+        shut("a/.vscode", 0o555);
+        world.write("sub/.vscode/tasks.json", "x");
+    });
+    assert_eq!(held, ["a/.vscode/tasks.json", "sub/.vscode/tasks.json"]);
+    assert_eq!(world.held(|| ()), NOTHING);
 }

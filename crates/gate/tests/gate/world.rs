@@ -35,6 +35,11 @@ impl World {
         self.place.path().join("work").join(path)
     }
 
+    /// Where the gate keeps what it knows.
+    pub fn state(&self) -> PathBuf {
+        self.place.path().join("state")
+    }
+
     pub fn outside(&self) -> PathBuf {
         self.place.path().join("usr")
     }
@@ -80,7 +85,7 @@ impl World {
     }
 
     pub fn watch(&self) -> Watch {
-        let (watch, held) = self.gate().watch(Allowed::default(), &|_, _| false).unwrap();
+        let (watch, held) = self.gate().watch(Allowed::default(), None, &|_, _| false).unwrap();
         assert_eq!(held, [""; 0]);
         watch
     }

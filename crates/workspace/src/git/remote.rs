@@ -141,6 +141,7 @@ impl Git {
     /// [`GitError`], also if it cannot be reached.
     pub fn remote_tip(&self, upstream: &Upstream) -> Result<Option<CommitId>, GitError> {
         let operation = "ask the remote for its branch";
+        self.require_elsewhere(operation, upstream)?;
         let name = format!("refs/heads/{}", upstream.branch);
         let bytes = self
             .speaking(self.read(operation))?
@@ -157,6 +158,7 @@ impl Git {
     /// # Errors
     /// [`GitError`], also if it cannot be reached.
     pub fn fetch(&self, upstream: &Upstream) -> Result<(), GitError> {
+        self.require_elsewhere("fetch from the remote", upstream)?;
         let source = format!("refs/heads/{}", upstream.branch);
         let target = format!("+{source}:refs/remotes/{}/{}", upstream.remote, upstream.branch);
         self.speaking(self.write("fetch from the remote"))?
@@ -242,6 +244,7 @@ impl Git {
     /// [`GitError`], also if it cannot be reached.
     pub fn push(&self, upstream: &Upstream, commit: &CommitId) -> Result<Pushed, GitError> {
         let operation = "push to the remote";
+        self.require_elsewhere(operation, upstream)?;
         let target = format!("{}:refs/heads/{}", commit.as_str(), upstream.branch);
         let output = self
             .speaking(self.write(operation))?
@@ -265,6 +268,37 @@ impl Git {
             }
             None => Err(output.failure(operation, self.root())),
         }
+    }
+
+    /// Refuses a repository in the work tree: its hooks and settings, which a command may have written, would run outside of
+    /// every cell.
+    fn require_elsewhere(
+        &self,
+        operation: &'static str,
+        upstream: &Upstream,
+    ) -> Result<(), GitError> {
+        let top = self.top_for(operation)?;
+        for direction in [&["--push", "--all"][..], &["--all"]] {
+            let git = self.read(operation).args(["remote", "get-url"]).args(direction);
+            let output = git.args(["--", &upstream.remote]).run()?;
+            // What is no name of a remote is a location itself.
+            let urls = match output.code {
+                Some(0) => String::from_utf8_lossy(&output.stdout).into_owned(),
+                _ => upstream.remote.clone(),
+            };
+            let inside = urls.lines().find(|url| {
+                let path = url.strip_prefix("file://").unwrap_or(url);
+                let place = top.join(path).canonicalize();
+                place.is_ok_and(|place| place.starts_with(&top))
+            });
+            if let Some(url) = inside {
+                let why = format!(
+                    "the remote `{url}` lies in the work tree, where agents may write its hooks"
+                );
+                return Err(GitError::refused(operation, why));
+            }
+        }
+        Ok(())
     }
 
     /// Adds all changes of the work tree to the index.

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 
 use super::filters::{Conversions, Files, NESTED_MODE, OnFilter};
 use super::{Git, GitError, path_of, split_once};
+use crate::hidden_files::is_secret_file;
 
 /// How many changed paths a status lists.
 pub const DIRTY_PATHS_MAX: usize = 20;
@@ -29,7 +30,7 @@ pub enum WorktreeStatus {
 }
 
 impl Git {
-    /// Reads the status of the work tree, untracked files and submodules included.
+    /// Reads the status of the work tree, untracked files and submodules included, but not untracked files that usually hold secrets.
     ///
     /// # Errors
     /// [`GitError`], also when a file needs a filter that is not allowed.
@@ -91,7 +92,9 @@ impl Git {
             return Err(GitError::refused(OPERATION, "submodules are nested too deeply"));
         }
         let conversions = self.conversions(OPERATION, Files::Worktree(None), OnFilter::Refuse)?;
-        let Conversions { settings, mut nested, .. } = conversions;
+        let Conversions { settings, mut nested, untracked, .. } = conversions;
+        let secrets: BTreeSet<Vec<u8>> =
+            untracked.into_iter().filter(|path| is_secret_file(path)).collect();
         // One in a conflict has several entries.
         nested.dedup();
         let bytes = self
@@ -102,7 +105,9 @@ impl Git {
             .args(["--ignored=no", "--ignore-submodules=dirty", "--no-renames"])
             .output()?;
         let paths = changed_paths(&bytes).ok_or_else(|| GitError::unexpected(OPERATION, &bytes))?;
-        let counts = |path: &&[u8]| depth > 0 || !self.omitted.contains(*path);
+        // No tree has them.
+        let is_left_out = |path: &[u8]| self.omitted.contains(path) || secrets.contains(path);
+        let counts = |path: &&[u8]| depth > 0 || !is_left_out(path);
         let mut paths: Vec<Vec<u8>> =
             paths.into_iter().filter(counts).map(<[u8]>::to_vec).collect();
         for name in nested {

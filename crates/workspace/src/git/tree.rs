@@ -19,6 +19,7 @@ use super::private::PrivateDir;
 use super::{
     Access, CommitId, Git, GitError, Invocation, TreeId, Treeish, id_of, path_of, split_once,
 };
+use crate::hidden_files::{hidden_now, is_secret_file};
 
 const OPERATION: &str = "write the work tree as a tree";
 /// How many files are read again at each call, though they may be as in the current commit.
@@ -59,8 +60,8 @@ pub enum LineChange {
 }
 
 impl Git {
-    /// Writes the work tree as a tree object: new files included, ignored ones not. The user's index
-    /// is left alone.
+    /// Writes the work tree as a tree object: new files included, ignored ones not, nor files that usually hold secrets and that
+    /// the current commit does not have. The user's index is left alone.
     ///
     /// # Errors
     /// [`GitError`], also in a sparse work tree, and when a file needs a filter that is not allowed.
@@ -190,18 +191,34 @@ impl Git {
             .args(["diff-files", "--raw", "-z", "--no-renames", "--ignore-submodules=dirty"])
             .output()?;
         let (mut removed, mut present) = (Vec::new(), Vec::new());
+        let mut hidden = None;
         let mut fields = changed.split(|byte| *byte == 0).filter(|field| !field.is_empty());
         let mut count = 0;
         while let Some(facts) = fields.next() {
             let unexpected = || GitError::unexpected(operation, &changed);
             let path = fields.next().ok_or_else(unexpected)?;
             let status = facts.rsplit(|byte| *byte == b' ').next().unwrap_or_default();
-            let list = if status == b"D" { &mut removed } else { &mut present };
+            let is_gone = status == b"D";
+            if !is_gone && is_secret_file(path) {
+                // The commit has it, but commands may not see what it is now.
+                let found = match hidden.take() {
+                    Some(found) => found,
+                    None => hidden_now(self.root())
+                        .map_err(|why| GitError::new(operation, GitCause::File(why)))?,
+                };
+                let is_hidden = found.contains(path);
+                hidden = Some(found);
+                if is_hidden {
+                    continue;
+                }
+            }
+            let list = if is_gone { &mut removed } else { &mut present };
             list.extend_from_slice(path);
             list.push(0);
             count += 1;
         }
-        for path in untracked.iter().filter(|path| !self.omitted.contains(*path)) {
+        let counts = |path: &&Vec<u8>| !self.omitted.contains(*path) && !is_secret_file(path);
+        for path in untracked.iter().filter(counts) {
             let path = path.as_slice();
             // A nested repository has a slash at its end. Without a commit nothing of it would be recorded.
             let nested = path.strip_suffix(b"/");

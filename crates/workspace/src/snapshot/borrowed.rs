@@ -312,7 +312,13 @@ impl Snapshots {
         &self,
         commits: &BTreeSet<CommitId>,
     ) -> Result<BTreeSet<CommitId>, SnapshotError> {
-        if commits.len() < 2 {
+        // What a shallow clone has of the history can be cut off later.
+        let is_shallow = self
+            .repository
+            .common_dir
+            .as_ref()
+            .is_some_and(|common| common.join("shallow").symlink_metadata().is_ok());
+        if commits.len() < 2 || is_shallow {
             return Ok(commits.clone());
         }
         let git = self.users_git(OPERATION, Access::Read)?.args(["merge-base", "--independent"]);
@@ -346,6 +352,17 @@ impl Snapshots {
         let git = self.users_git(OPERATION, Access::Write)?;
         git.args(["update-ref", "--no-deref", "--stdin"]).stdin(input).output()?;
         Ok(())
+    }
+
+    /// Protects no commit of the user's repository any more: these snapshots are about to be removed.
+    ///
+    /// # Errors
+    /// [`SnapshotError`]; then refs stay in the repository.
+    pub fn release(&self) -> Result<(), SnapshotError> {
+        if self.repository.common_dir.is_none() {
+            return Ok(());
+        }
+        self.set_bases(&self.bases()?, &BTreeSet::new())
     }
 
     /// The folder of the refs that protect commits for these snapshots. Other projects may have snapshots in the same

@@ -16,6 +16,7 @@ use super::user_index::{file_stamp, tracked_digest};
 use super::workspace::{Workspace, exists};
 use super::{SnapshotError, Snapshots};
 use crate::git::{Access, GitCause, Invocation, id_of, os, path_of, split_once};
+use crate::hidden_files::{hidden_now, is_secret_file};
 use crate::{GitError, TreeId, names_lost_object, while_objects_vanish};
 
 const OPERATION: &str = "capture the workspace";
@@ -249,6 +250,7 @@ impl Snapshots {
         };
         let ignored = state.tracked_ignored.iter().filter(is_file).map(|name| name.0.clone());
         changes.files.extend(ignored);
+        leave_out_secrets(workspace, &mut changes.files)?;
         Ok(changes)
     }
 
@@ -399,6 +401,36 @@ impl Snapshots {
         }
         Err(output.failure(OPERATION, &workspace.top).into())
     }
+}
+
+/// Leaves out files that usually hold secrets, unless the current commit has them and commands see them.
+fn leave_out_secrets(
+    workspace: &Workspace,
+    files: &mut BTreeSet<Vec<u8>>,
+) -> Result<(), SnapshotError> {
+    let secrets: BTreeSet<Vec<u8>> =
+        files.iter().filter(|path| is_secret_file(path)).cloned().collect();
+    if secrets.is_empty() {
+        return Ok(());
+    }
+    let mut committed = BTreeSet::new();
+    if workspace.user_index.is_some() {
+        let git = Invocation::new(OPERATION, &workspace.top, Access::Read);
+        let git = git.args(["ls-tree", "-r", "-z", "--name-only", "--full-tree", "HEAD", "--"]);
+        let git = secrets.iter().fold(git, |git, path| git.arg(os(path)));
+        // Before the first commit there is none.
+        committed.extend(records(&git.run()?.stdout).map(<[u8]>::to_vec));
+    }
+    if !committed.is_empty() {
+        let hidden = hidden_now(&workspace.top).map_err(|cause| SnapshotError::File {
+            operation: "capture",
+            path: workspace.top.clone(),
+            cause,
+        })?;
+        committed.retain(|path| !hidden.contains(path));
+    }
+    files.retain(|path| !secrets.contains(path) || committed.contains(path));
+    Ok(())
 }
 
 /// Refuses names that git reserves and would leave out without an error.

@@ -7,6 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
+use windlass_beneath::{Folder, Kind};
 
 use super::capture::records;
 use super::object_reader::ObjectReader;
@@ -105,9 +106,9 @@ impl Snapshots {
 
 /// Copies the list of ignored files of a folder, if it has one.
 fn copy_list(from: &Path, to: &Path) -> io::Result<()> {
-    let list = from.join(IGNORE_FILE);
-    if fs::symlink_metadata(&list).is_ok_and(|found| found.is_file()) {
-        fs::write(to.join(IGNORE_FILE), fs::read(&list)?)?;
+    let (from, list) = (Folder::open(from)?, Path::new(IGNORE_FILE));
+    if from.look(list)?.is_some_and(|found| found.kind == Kind::File) {
+        fs::write(to.join(IGNORE_FILE), from.read(list, LIST_BYTES_MAX as u64)?)?;
     }
     Ok(())
 }

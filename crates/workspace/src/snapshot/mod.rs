@@ -7,8 +7,8 @@
 //! borrowed from it, and a ref below `refs/windlass/base/` in the user's repository keeps that commit.
 //!
 //! Snapshots are exact: no filter, line ending, encoding or keyword is converted in either direction.
-//! They contain files with their permissions, symbolic links and empty folders. They do not contain ignored files,
-//! owners, times, permissions of folders, or the files of nested repositories, of which they record the commit.
+//! They contain files with their permissions, symbolic links and empty folders. They do not contain ignored files, files that
+//! usually hold secrets and that nobody has committed, owners, times, permissions of folders, or the files of nested repositories, of which they record the commit.
 //!
 //! INVARIANT: no program that a repository names is ever started: no hook, filter, merge or diff
 //! driver, file-system monitor. That is why `git add` is not used: it runs `git status` inside nested

@@ -110,6 +110,9 @@ impl Snapshots {
         let recent: Vec<&Line> = lines.iter().filter(|line| is_recent(line)).collect();
         kept.extend(self.present(recent.iter().map(|line| &line.snapshot))?);
         let bases = self.used_bases(&lines, &referenced)?;
+        if let Some(bases) = &bases {
+            self.borrow_from_all(&kept, bases)?;
+        }
         self.keep_only(&kept, bases.as_ref(), before)?;
         if let Some(bases) = bases {
             let present = self.bases()?;
@@ -137,6 +140,33 @@ impl Snapshots {
         let found = self.present(bases.iter())?;
         let found = found.into_iter().cloned().collect();
         Ok(Some(found))
+    }
+
+    /// Notes that these snapshots borrow from all of these commits: what one of them has is not packed, whichever snapshot needs it.
+    fn borrow_from_all(
+        &self,
+        kept: &BTreeSet<&TreeId>,
+        bases: &BTreeSet<CommitId>,
+    ) -> Result<(), SnapshotError> {
+        let fail = |error: io::Error| SnapshotError::file("write", &self.private, &error);
+        let known: BTreeSet<(TreeId, Option<CommitId>)> = ledger::read(&self.private)
+            .map_err(fail)?
+            .into_iter()
+            .map(|line| (line.snapshot, line.base))
+            .collect();
+        let mut lines = Vec::new();
+        for snapshot in kept {
+            for base in bases {
+                let pair = ((*snapshot).clone(), Some(base.clone()));
+                if !known.contains(&pair) {
+                    lines.push(Line { snapshot: pair.0, base: pair.1, at: ledger::now() });
+                }
+            }
+        }
+        match lines.is_empty() {
+            true => Ok(()),
+            false => ledger::append(&self.private, &lines).map_err(fail),
+        }
     }
 
     /// Those of these objects that exist.

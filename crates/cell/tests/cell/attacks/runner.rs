@@ -1,5 +1,6 @@
 //! Runs one line in a cell that is laid out as in production.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::Read;
 use std::os::unix::process::CommandExt as _;
@@ -82,6 +83,7 @@ fn mounts(world: &World, plan: &Plan, changes: &Path) -> Result<Vec<Mount>, Stri
         access: plan.access,
         git: git.as_ref(),
         git_changes: (plan.maker == Maker::Own).then_some((&upper, &work)),
+        fixed: &BTreeSet::new(),
         hidden: &plan.hidden,
     };
     let mut mounts = layout.mounts();

@@ -33,7 +33,9 @@ use self::files::{Class, FileChange, Owner, classify, digest_of, git_dir};
 pub(super) use self::layers::read_file;
 use self::layers::{Found, Kind, Layers, UpperEntry};
 use self::logs::LogMark;
-use self::refs::{OWN_LOGS, RefChange, RefValue, Refs, head_of, read_refs, refs_after};
+use self::refs::{
+    OWN_LOGS, RefChange, RefValue, Refs, head_of, may_lead_to, read_refs, refs_after,
+};
 use self::worktrees::NewWorktree;
 use super::error::GitCause;
 use super::{Access, GitError, Invocation};
@@ -124,6 +126,9 @@ pub struct Baseline {
     files: BTreeMap<String, String>,
     /// The marks of logs.
     logs: BTreeMap<String, LogMark>,
+    /// Whether the command may reach other repositories.
+    #[serde(default)]
+    reaches_others: bool,
 }
 
 /// What was taken over. Paths are relative to the git directory.
@@ -188,7 +193,15 @@ impl Baseline {
                 files.extend(files::state_of(&full, digits).map(|state| (name, state)));
             }
         }
-        Ok(Self { refs: read_refs(&layers.lower, digits)?, heads, files, logs })
+        let refs = read_refs(&layers.lower, digits)?;
+        Ok(Self { refs, heads, files, logs, reaches_others: false })
+    }
+
+    /// Says that the command may reach other repositories: only then it can know something new of their branches.
+    #[must_use]
+    pub const fn reaching_others(mut self, reaches_others: bool) -> Self {
+        self.reaches_others = reaches_others;
+        self
     }
 
     /// The objects that refs and current commits were.
@@ -288,7 +301,16 @@ impl TakeOver<'_> {
         let now = read_refs(self.common, self.digits)?;
         let merged = refs_after(self.upper, self.digits)?;
         let heads = self.head_changes(layers, &lower, base, &owners, &merged)?;
-        let mut refs = refs::changes(&base.refs, &now, &merged, &mut protected)?;
+        let mut refs =
+            refs::changes(&base.refs, &now, &merged, base.reaches_others, &mut protected)?;
+        let is_left_out = |(_, head): &&(String, RefValue)| {
+            head.target().is_some_and(|target| protected.iter().any(|name| name == target))
+        };
+        if let Some((id, head)) = heads.iter().find(is_left_out) {
+            // Its commits would be on no branch.
+            let why = format!("its branch `{head}` has the name of a remote's branch");
+            return Err(TakeOverError::damaged(&head_of(&git_dir(id)), &why));
+        }
         // A branch that the user works on in another work tree.
         let busy: BTreeSet<String> = owners
             .iter()
@@ -360,6 +382,12 @@ impl TakeOver<'_> {
             if now.as_ref() != before {
                 return Err(TakeOverError::Conflict(path.to_string_lossy().into_owned()));
             }
+            if let Some(target) = after.target()
+                && !may_lead_to("HEAD", target)
+            {
+                let why = format!("it leads to `{target}`, which is no branch");
+                return Err(TakeOverError::damaged(&path, &why));
+            }
             changes.push((id.clone(), after));
         }
         Ok(changes)
@@ -393,14 +421,21 @@ fn check_structure(layers: &Layers, digits: usize) -> Result<(), TakeOverError> 
     }
 }
 
-/// Refuses a ref that became another kind of ref.
+/// Refuses a ref that became another kind of ref, or leads to one to which it may not.
 fn check_kind(change: &RefChange) -> Result<(), TakeOverError> {
     let is_symbolic = |value: &RefValue| value.target().is_some();
     match (&change.before, &change.after) {
         (Some(before), Some(after)) if is_symbolic(before) != is_symbolic(after) => {
             Err(TakeOverError::damaged(Path::new(&change.name), "it became another kind of ref"))
         }
-        _ => Ok(()),
+        (_, Some(after)) => match after.target().filter(|to| !may_lead_to(&change.name, to)) {
+            Some(target) => {
+                let why = format!("it leads to `{target}`");
+                Err(TakeOverError::damaged(Path::new(&change.name), &why))
+            }
+            None => Ok(()),
+        },
+        (_, None) => Ok(()),
     }
 }
 

@@ -16,6 +16,8 @@ use crate::snapshot::SNAPSHOT_REFS;
 const PACKED: &str = "packed-refs";
 /// Refs of one work tree alone, which git does not pack.
 const OWN: [&str; 3] = ["refs/bisect/", "refs/worktree/", "refs/rewritten/"];
+/// What is known of the branches of other repositories.
+const REMOTES: &str = "refs/remotes/";
 /// How many refs a repository may have.
 const REFS_MAX: usize = 200_000;
 /// The size limit of a file with one ref, and of a line of `packed-refs`: an id, a name as long as git can make one, the
@@ -111,6 +113,30 @@ pub(super) fn is_ref_name(name: &str) -> bool {
         && !name.contains("..")
         && !name.contains("@{")
         && !name.chars().any(|character| character.is_control() || " ~^:?*[\\".contains(character))
+}
+
+/// Whether a symbolic ref may lead to another one: a current commit or a branch to a branch, and a ref of a remote to one of
+/// the same remote. Whoever commits on a branch that leads elsewhere writes there, for example below `refs/replace`.
+pub(super) fn may_lead_to(name: &str, target: &str) -> bool {
+    let remote = |name: &str| {
+        let rest = name.strip_prefix(REMOTES)?;
+        rest.split('/').next().map(str::to_owned)
+    };
+    match remote(name) {
+        Some(own) => remote(target).is_some_and(|other| own == other),
+        None => target.starts_with("refs/heads/"),
+    }
+}
+
+/// Whether a new ref hides one of a remote: git takes `origin/main` for a tag or branch of that name first, and `origin`
+/// for a tag or branch before it looks at the remote's own branch.
+fn hides_a_remote(name: &str, base: &Refs, now: &Refs) -> bool {
+    let short =
+        ["refs/tags/", "refs/heads/", "refs/"].iter().find_map(|start| name.strip_prefix(start));
+    let Some(short) = short else { return false };
+    let hidden = [format!("{REMOTES}{short}"), format!("{REMOTES}{short}/HEAD")];
+    let has = |refs: &Refs| hidden.iter().any(|name| refs.contains_key(name));
+    !name.starts_with(REMOTES) && (has(base) || has(now))
 }
 
 /// Which folder is read.
@@ -282,11 +308,12 @@ fn parse_packed(bytes: &[u8], digits: usize) -> Option<BTreeMap<String, RefValue
 }
 
 /// Finds the refs that the command changed. One that the user changed meanwhile too, in another way, is a
-/// conflict.
+/// conflict. A command that reached nobody knows nothing new of the branches of others.
 pub(super) fn changes(
     base: &Refs,
     now: &Refs,
     after: &Refs,
+    reaches_others: bool,
     protected: &mut Vec<String>,
 ) -> Result<Vec<RefChange>, TakeOverError> {
     let value = |refs: &Refs, name: &str| refs.get(name).and_then(Stored::value).cloned();
@@ -298,7 +325,9 @@ pub(super) fn changes(
         if after == before || after == present {
             continue;
         }
-        if is_windlass(name) || name.starts_with(REPLACE_REFS) {
+        let is_forged = name.starts_with(REMOTES) && !reaches_others;
+        let is_hiding = before.is_none() && hides_a_remote(name, base, now);
+        if is_windlass(name) || name.starts_with(REPLACE_REFS) || is_forged || is_hiding {
             protected.push(name.clone());
             continue;
         }

@@ -8,13 +8,13 @@ use super::files::{FILE_BYTES_MAX, FileChange};
 use super::layers::{Layers, read_file};
 use super::logs;
 use super::own_files::is_ours;
-use super::refs::RefValue;
+use super::refs::{RefValue, may_lead_to};
 use super::{Baseline, Plan, TakeOver, TakeOverError};
 use crate::git::{Access, split_once};
 
 const OPERATION: &str = "check the changes of git";
 /// How git writes the mode of a nested repository.
-const NESTED_MODE: &[u8] = b"160000";
+pub(super) const NESTED_MODE: &[u8] = b"160000";
 
 impl TakeOver<'_> {
     /// Refuses changes that name objects that do not exist.
@@ -46,8 +46,9 @@ impl TakeOver<'_> {
         for change in &plan.files {
             let Some(file) = &change.after else { continue };
             let name = change.path.file_name().unwrap_or_default();
+            require_no_link(&change.path, file)?;
             if name == "index" {
-                self.verify_index(layers, change, file)?;
+                self.verify_index(layers, change, file, base)?;
             } else if change.path.iter().any(|part| part == "logs") {
                 self.verify_log(change, file)?;
             } else if change.path.iter().any(|part| part == "refs") {
@@ -58,8 +59,9 @@ impl TakeOver<'_> {
             for (path, file) in &new.files {
                 let change =
                     FileChange { path: path.clone(), after: Some(file.clone()), log_from: None };
+                require_no_link(path, file)?;
                 if path.as_os_str() == "index" {
-                    self.verify_index(layers, &change, file)?;
+                    self.verify_index(layers, &change, file, base)?;
                 } else if path.starts_with("logs") {
                     self.verify_log(&change, file)?;
                 } else if path.starts_with("refs") {
@@ -103,30 +105,43 @@ impl TakeOver<'_> {
         layers: &Layers,
         change: &FileChange,
         file: &Path,
+        base: &Baseline,
     ) -> Result<(), TakeOverError> {
         let entries = self.index_entries(file).map_err(|why| {
             TakeOverError::damaged(&change.path, &format!("git cannot read it: {why}"))
         })?;
-        let bad = entries.iter().find(|(_, path)| !is_safe(path));
-        if let Some((_, path)) = bad {
+        let bad = entries.iter().find(|entry| !is_safe(&entry.path));
+        if let Some(IndexEntry { path, .. }) = bad {
             let why = format!("it names `{}`", String::from_utf8_lossy(path));
             return Err(TakeOverError::damaged(&change.path, &why));
         }
-        if entries.iter().any(|(_, path)| is_ours(path)) {
-            let lower = layers.lower.join(&change.path);
-            let before: BTreeSet<_> =
-                self.index_entries(&lower).unwrap_or_default().into_iter().collect();
-            let own = entries.iter().filter(|entry| is_ours(&entry.1) && !before.contains(*entry));
-            for (id, path) in own {
-                self.require_work_tree_has(id, path, &change.path)?;
+        let lower = layers.lower.join(&change.path);
+        let before = || self.index_entries(&lower).unwrap_or_default();
+        if entries.iter().any(|entry| is_ours(&entry.path) && !entry.is_nested) {
+            let before: BTreeSet<_> = before().into_iter().collect();
+            let own = entries.iter().filter(|entry| {
+                is_ours(&entry.path) && !entry.is_nested && !before.contains(*entry)
+            });
+            for entry in own {
+                self.require_work_tree_has(&entry.id, &entry.path, &change.path)?;
             }
         }
-        let mut missing = self.missing(entries.iter().map(|(id, _)| id.as_str()))?;
+        let nested = |entries: Vec<IndexEntry>| -> BTreeSet<Vec<u8>> {
+            let nested = entries.into_iter().filter(|entry| entry.is_nested);
+            nested.map(|entry| entry.path).collect()
+        };
+        let mut new = nested(entries.clone());
+        if !new.is_empty() {
+            let known = nested(before());
+            new.retain(|path| !known.contains(path));
+        }
+        self.require_known_nested(new, base, &change.path)?;
+        let files = entries.iter().filter(|entry| !entry.is_nested);
+        let mut missing = self.missing(files.map(|entry| entry.id.as_str()))?;
         if !missing.is_empty() {
             // A partial clone has such entries from the start.
-            let lower = layers.lower.join(&change.path);
-            for (id, _) in self.index_entries(&lower).unwrap_or_default() {
-                missing.remove(&id);
+            for entry in before() {
+                missing.remove(&entry.id);
             }
         }
         match missing.first() {
@@ -138,8 +153,8 @@ impl TakeOver<'_> {
         }
     }
 
-    /// Reads the ids and paths of an index; nested repositories have their ids elsewhere.
-    fn index_entries(&self, file: &Path) -> Result<Vec<(String, Vec<u8>)>, String> {
+    /// Reads the entries of an index.
+    fn index_entries(&self, file: &Path) -> Result<Vec<IndexEntry>, String> {
         let text = |error: std::io::Error| error.to_string();
         let dir = self.real_objects().map_err(|error| error.to_string())?;
         let copy = dir.path().join("index");
@@ -166,13 +181,8 @@ impl TakeOver<'_> {
             let (facts, path) = split_once(record, b'\t').ok_or("its list is not valid")?;
             let id = facts.split(|byte| *byte == b' ').nth(1).unwrap_or_default();
             let id = String::from_utf8_lossy(id).into_owned();
-            if facts.starts_with(NESTED_MODE) {
-                if !is_safe(path) {
-                    entries.push((id, path.to_vec()));
-                }
-                continue;
-            }
-            entries.push((id, path.to_vec()));
+            let is_nested = facts.starts_with(NESTED_MODE);
+            entries.push(IndexEntry { id, path: path.to_vec(), is_nested });
         }
         Ok(entries)
     }
@@ -216,8 +226,35 @@ impl TakeOver<'_> {
         match value.id() {
             Some(id) if self.missing([id].into_iter())?.is_empty() => Ok(()),
             Some(_) => Err(damaged()),
-            None => Ok(()),
+            None if value.target().is_some_and(|to| may_lead_to("", to)) => Ok(()),
+            None => Err(damaged()),
         }
+    }
+}
+
+/// An entry of an index.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct IndexEntry {
+    id: String,
+    path: Vec<u8>,
+    /// Whether it is a repository of its own, whose objects are elsewhere.
+    is_nested: bool,
+}
+
+/// Refuses a file such as `ORIG_HEAD` that leads to a ref: git would write that ref instead of the file.
+fn require_no_link(path: &Path, file: &Path) -> Result<(), TakeOverError> {
+    let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+    // `HEAD` itself leads to a branch.
+    let is_ref = name != b"HEAD"
+        && name.iter().all(|byte| byte.is_ascii_uppercase() || *byte == b'_')
+        && (name.ends_with(b"HEAD") || name.starts_with(b"AUTO_") || name.ends_with(b"_AUTOSTASH"));
+    if !is_ref {
+        return Ok(());
+    }
+    let bytes = read_file(file, FILE_BYTES_MAX);
+    match bytes.is_ok_and(|bytes| !bytes.trim_ascii_start().starts_with(b"ref:")) {
+        true => Ok(()),
+        false => Err(TakeOverError::damaged(path, "it leads to a ref")),
     }
 }
 

@@ -8,7 +8,7 @@ use std::path::{Component, Path, PathBuf};
 use super::files::{Class, FILE_BYTES_MAX, Owner, classify, git_dir};
 use super::layers::{Found, Kind, Layers, read_file};
 use super::operation;
-use super::refs::{RefValue, head_of};
+use super::refs::{RefValue, head_of, may_lead_to};
 use super::{Baseline, TakeOver, TakeOverError};
 use crate::git::replace::replace;
 
@@ -126,6 +126,8 @@ impl TakeOver<'_> {
         });
         let head = read("HEAD", PATH_BYTES_MAX);
         let head = head.and_then(|bytes| RefValue::parse(&bytes, self.digits));
+        let is_branch = |head: &RefValue| head.target().is_none_or(|to| may_lead_to("HEAD", to));
+        let head = head.filter(is_branch);
         let (Some(head), true, true) = (head, inside, common.as_deref() == Some(b"../..\n")) else {
             return Ok(None);
         };
@@ -222,6 +224,7 @@ mod tests {
         let base = Baseline {
             refs: BTreeMap::new(),
             heads: BTreeMap::new(),
+            reaches_others: false,
             files: BTreeMap::new(),
             logs: BTreeMap::new(),
         };

@@ -114,3 +114,30 @@ fn programs_that_the_repository_names_do_not_run() {
     git.fetch(&ext).unwrap_err();
     assert!(!mark.exists(), "a program of the repository ran");
 }
+
+#[test]
+fn a_remote_in_the_work_tree_runs_no_hooks() {
+    let (repository, _) = with_remote();
+    let git = repository.ours();
+    let mark = repository.beside("mark");
+    let inner = repository.path().join("inner.git");
+    repository.git(&["init", "-q", "--bare", inner.to_str().unwrap()]);
+    let hook = inner.join("hooks/pre-receive");
+    fs::write(&hook, format!("#!/bin/sh\ntouch {}\n", mark.display())).unwrap();
+    fs::set_permissions(&hook, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    std::os::unix::fs::symlink(&inner, repository.beside("link")).unwrap();
+    let head = git.head().unwrap().unwrap();
+    let link = repository.beside("link");
+    for url in ["inner.git", "./inner.git", inner.to_str().unwrap(), link.to_str().unwrap()] {
+        for url in [url.to_owned(), format!("file://{url}")] {
+            repository.git(&["config", "remote.origin.url", &url]);
+            let error = git.push(&origin(), &head).unwrap_err();
+            assert!(error.to_string().contains("lies in the work tree"), "{url}: {error}");
+            git.fetch(&origin()).unwrap_err();
+            git.remote_tip(&origin()).unwrap_err();
+        }
+    }
+    let direct = Upstream { remote: "inner.git".to_owned(), ..origin() };
+    git.push(&direct, &head).unwrap_err();
+    assert!(!mark.exists());
+}

@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
-use windlass_workspace::{DiffStat, FileChange, GitCause, LineChange, Treeish};
+use windlass_workspace::{DiffStat, FileChange, GitCause, LineChange, Treeish, WorktreeStatus};
 
 use crate::git::repository::{Repository, diff_stat, hostile_names};
 
@@ -36,6 +36,31 @@ fn the_tree_is_what_a_commit_of_everything_would_hold() {
     assert_eq!(repository.git(&["rev-parse", "HEAD^{tree}"]).trim(), tree.as_str());
     let listed = repository.git(&["ls-tree", tree.as_str(), "run.sh", "link"]);
     assert!(listed.starts_with("120000") && listed.contains("\n100755"), "{listed}");
+}
+
+#[test]
+fn secrets_that_nobody_has_committed_are_in_no_tree() {
+    let repository = Repository::new();
+    repository.file(".gitignore", ".env\n");
+    repository.file("test.key", "a fixture");
+    repository.commit();
+    let before = repository.ours().tree_of_worktree().unwrap();
+    for name in [".env", "deploy/.ssh/work", "sub/.env.local"] {
+        repository.file(name, "SECRET");
+    }
+    // As a command can do.
+    repository.file(".gitignore", "");
+    repository.git(&["add", "-A"]);
+    repository.file("test.key", "another fixture");
+    repository.file(".env.example", "KEY=");
+    let tree = repository.ours().tree_of_worktree().unwrap();
+    let changed = repository.git(&["diff", "--name-only", before.as_str(), tree.as_str()]);
+    assert_eq!(changed, ".env.example\n.gitignore\ntest.key\n");
+    repository.git(&["rm", "-q", "-r", "--cached", ".env", "deploy", "sub"]);
+    repository.file(".env.example", "");
+    repository.git(&["add", "-A", ".env.example", ".gitignore", "test.key"]);
+    repository.git(&["commit", "-qm", "the rest"]);
+    assert_eq!(repository.ours().status().unwrap(), WorktreeStatus::Clean);
 }
 
 #[test]

@@ -43,6 +43,41 @@ fn nothing_ignored_is_captured_wherever_it_is_said() {
 }
 
 #[test]
+fn secrets_that_nobody_has_committed_are_not_captured() {
+    for kind in KINDS {
+        let world = World::new(kind);
+        let before = world.capture("before");
+        for name in [".env", "d/server.key", "d/plain"] {
+            world.write(name, name);
+        }
+        world.capture("first");
+        // Nor is what changes later, or was staged.
+        world.write(".env", "changed");
+        if matches!(kind, Kind::Repository | Kind::Inside) {
+            world.git(&["add", "-A"]);
+        }
+        let tree = world.capture("second");
+        let changes = world.open().changes(&before, &tree).unwrap();
+        let names: Vec<_> = changes.iter().map(|change| change.path.to_str().unwrap()).collect();
+        assert_eq!(names, ["d/plain"], "{kind:?}");
+        // Going back leaves them alone.
+        world.restore(&tree, &before);
+        assert!(world.path().join(".env").exists() && !world.path().join("d/plain").exists());
+    }
+}
+
+#[test]
+fn secrets_that_are_committed_are_captured() {
+    let world = World::new(Kind::Repository);
+    world.write("test.key", "one");
+    world.git(&["add", "-A"]);
+    world.git(&["commit", "-qm", "a fixture"]);
+    let before = world.capture("before");
+    world.write("test.key", "two");
+    assert_ne!(world.capture("after"), before);
+}
+
+#[test]
 fn an_outer_ignore_file_counts_for_a_folder_inside() {
     let world = World::new(Kind::Inside);
     fs::write(world.project().join(".gitignore"), "/in ner/one\n").unwrap();

@@ -3,6 +3,7 @@
 
 mod cell;
 mod concurrent;
+mod forged;
 mod hostile;
 mod ordinary;
 mod own_refs;

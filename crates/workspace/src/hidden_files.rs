@@ -1,14 +1,21 @@
-//! Files of a workspace that commands do not see: untracked secrets, and sockets of programs outside.
+//! Files of a work tree that commands do not see: untracked secrets, and sockets of programs outside.
+//!
+//! What commands do not see is no part of the work either: no tree and no snapshot has it, whatever the ignore files say. A command
+//! may change these, and could otherwise have git copied what it may not read.
 
 use std::collections::BTreeSet;
+use std::fs::FileType;
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
+use std::sync::{LazyLock, OnceLock};
 
 use serde::{Deserialize, Serialize};
-use windlass_kernel::{SECRET_FILE_EXAMPLES, SECRET_FILES};
+use windlass_kernel::{Digest, SECRET_FILE_EXAMPLES, SECRET_FILES};
 use windlass_text::{Glob, GlobKind, GlobText};
-use windlass_workspace::{Git, GitCause, GitError, WalkError, walk_files};
+
+use crate::walk::walk_all;
+use crate::{Git, GitCause, GitError};
 
 /// Reads path globs of the kernel's list.
 fn globs(patterns: &[&str]) -> Vec<Glob> {
@@ -17,8 +24,8 @@ fn globs(patterns: &[&str]) -> Vec<Glob> {
 
 static SECRETS: LazyLock<Vec<Glob>> = LazyLock::new(|| globs(&SECRET_FILES));
 static EXAMPLES: LazyLock<Vec<Glob>> = LazyLock::new(|| globs(&SECRET_FILE_EXAMPLES));
-
-const UNSEARCHABLE: &str = "a hidden file was moved or removed, and folders whose names are not UTF-8 cannot be searched for it; rename them";
+/// Where this process remembers what is hidden.
+static RECORDS: OnceLock<PathBuf> = OnceLock::new();
 
 /// What a file is, wherever it is moved: device, inode and the time of its last change.
 type Identity = (u64, u64, i64, i64);
@@ -28,29 +35,57 @@ fn identity(path: &Path) -> Option<Identity> {
     Some((found.dev(), found.ino(), found.ctime(), found.ctime_nsec()))
 }
 
-/// The hidden files of a workspace.
+/// Says in which folder it is remembered what is hidden, so that trees and snapshots leave out what commands do not see although
+/// git tracks it. The first folder that is named counts.
+pub fn remember_hidden_in(folder: &Path) {
+    // Another one is as good.
+    drop(RECORDS.set(folder.to_owned()));
+}
+
+/// The files of a work tree that commands do not see although git may track them, relative to its top.
+pub(crate) fn hidden_now(top: &Path) -> Result<BTreeSet<Vec<u8>>, String> {
+    let Some(folder) = RECORDS.get() else { return Ok(BTreeSet::new()) };
+    let found = find(top, &record_of(folder, top))?;
+    let below = |path: PathBuf| Some(path.strip_prefix(top).ok()?.as_os_str().as_bytes().to_vec());
+    Ok(found.into_iter().filter_map(below).collect())
+}
+
+/// The file in which it is remembered what is hidden in a work tree.
+fn record_of(folder: &Path, top: &Path) -> PathBuf {
+    let top = top.canonicalize().unwrap_or_else(|_| top.to_owned());
+    let name = Digest::of(top.as_os_str().as_encoded_bytes()).hex();
+    folder.join(format!("{}.json", name.as_str()))
+}
+
+/// The hidden files of a work tree.
 #[derive(Debug, Default)]
-pub(crate) struct HiddenFiles(Vec<(PathBuf, Option<Identity>)>);
+pub struct HiddenFiles(Vec<(PathBuf, Option<Identity>)>);
 
 impl HiddenFiles {
     /// Finds them. Tracked files are not hidden: what may be done with them is policy's to say. What commands
-    /// create later is theirs. What is found is remembered in a file, which no command sees.
-    pub fn find(workspace: &Path, record: &Path) -> Result<Self, String> {
+    /// create later is theirs. What is found is remembered in a folder, which no command sees.
+    ///
+    /// # Errors
+    /// A text, if the work tree cannot be searched, or the record not be written.
+    pub fn find(top: &Path, records: &Path) -> Result<Self, String> {
         let with_identity = |path: PathBuf| {
             let identity = identity(&path);
             (path, identity)
         };
-        Ok(Self(find(workspace, record)?.into_iter().map(with_identity).collect()))
+        Ok(Self(find(top, &record_of(records, top))?.into_iter().map(with_identity).collect()))
     }
 
     /// Where they are now: a command can move the folder of a file that it does not see.
-    pub fn paths(&mut self, workspace: &Path) -> Result<Vec<PathBuf>, String> {
+    ///
+    /// # Errors
+    /// A text, if the work tree cannot be searched.
+    pub fn paths(&mut self, top: &Path) -> Result<Vec<PathBuf>, String> {
         let is_lost = |(path, known): &&(PathBuf, Option<Identity>)| identity(path) != *known;
         let lost: BTreeSet<Identity> =
             self.0.iter().filter(is_lost).filter_map(|(_, known)| *known).collect();
         if !lost.is_empty() {
             // Before anything is forgotten: what cannot be searched now is lost in the next call too.
-            let found = search(workspace, &lost)?;
+            let found = search(top, &lost)?;
             self.0.retain_mut(|(path, known)| {
                 *known = identity(path);
                 known.is_some()
@@ -63,27 +98,21 @@ impl HiddenFiles {
 
 /// Finds files by what they are.
 fn search(
-    workspace: &Path,
+    top: &Path,
     lost: &BTreeSet<Identity>,
 ) -> Result<Vec<(PathBuf, Option<Identity>)>, String> {
-    let (mut found, mut unseen) = (Vec::new(), false);
-    let walked: Result<(), WalkError> = walk_files(workspace, &mut |file| {
-        let path = workspace.join(file.path);
+    let mut found = Vec::new();
+    walk_all(top, &mut |path, _| {
         // The hidden file itself cannot be renamed, only a folder above it.
-        unseen |= !file.is_utf8 && file.kind.is_dir();
-        if let Some(known) = identity(&path).filter(|known| file.is_utf8 && lost.contains(known)) {
+        let path = top.join(path);
+        if let Some(known) = identity(&path).filter(|known| lost.contains(known)) {
             found.push((path, Some(known)));
         }
-        Ok(())
-    });
-    walked.map_err(|error| error.to_string())?;
-    if found.len() < lost.len() && unseen {
-        return Err(UNSEARCHABLE.to_owned());
-    }
+    })?;
     Ok(found)
 }
 
-/// What is remembered of a workspace from one process to the next: a command could otherwise show itself a
+/// What is remembered of a work tree from one process to the next: a command could otherwise show itself a
 /// hidden file by an entry in git's index, or by a move of its folder.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -112,53 +141,48 @@ impl Record {
     }
 }
 
-fn find(workspace: &Path, record: &Path) -> Result<Vec<PathBuf>, String> {
-    let (mut sockets, mut secrets, mut unseen) = (Vec::new(), Vec::new(), false);
-    let walked: Result<(), WalkError> = walk_files(workspace, &mut |file| {
-        unseen |= !file.is_utf8 && file.kind.is_dir();
-        if file.is_utf8 && file.kind.is_socket() {
-            sockets.push(file.path.to_owned());
-        } else if file.is_utf8 && file.kind.is_file() && is_secret(file.path) {
-            secrets.push(file.path.to_owned());
+fn find(top: &Path, record: &Path) -> Result<Vec<PathBuf>, String> {
+    let (mut sockets, mut secrets) = (Vec::new(), Vec::new());
+    let kinds = |kind: FileType| (kind.is_socket(), kind.is_file());
+    walk_all(top, &mut |path, kind| match kinds(kind) {
+        (true, _) => sockets.push(path.to_owned()),
+        (_, true) if is_secret_file(path.as_os_str().as_bytes()) && !is_of_package(path) => {
+            secrets.push(path.to_owned());
         }
-        Ok(())
-    });
-    walked.map_err(|error| error.to_string())?;
+        (_, _) => {}
+    })?;
     let known = Record::read(record);
-    let inode =
-        |path: &String| identity(&workspace.join(path)).map(|(device, inode, ..)| (device, inode));
-    let present: BTreeSet<(u64, u64)> = secrets.iter().filter_map(inode).collect();
-    if unseen && !known.hidden.is_subset(&present) {
-        return Err(UNSEARCHABLE.to_owned());
-    }
-    let shown = shown(workspace, &secrets, &known, &inode)?;
-    secrets.retain(|path| !shown.contains(path));
-    let now = Record { shown, hidden: secrets.iter().filter_map(inode).collect() };
+    let inode = |path: &Path| identity(&top.join(path)).map(|(device, inode, ..)| (device, inode));
+    // Git is asked about text; what is no text is not shown.
+    let texts = secrets.iter().filter_map(|path| Some(path.to_str()?.to_owned()));
+    let shown = shown(top, &texts.collect::<Vec<_>>(), &known, &inode)?;
+    secrets.retain(|path| path.to_str().is_none_or(|path| !shown.contains(path)));
+    let now = Record { shown, hidden: secrets.iter().filter_map(|path| inode(path)).collect() };
     if now != known {
         now.write(record)?;
     }
-    Ok(sockets.into_iter().chain(secrets).map(|path| workspace.join(path)).collect())
+    Ok(sockets.into_iter().chain(secrets).map(|path| top.join(path)).collect())
 }
 
 /// The files with names of secrets that are shown, since git tracks them: those that were shown before, and those
 /// whose content git has. An entry of the index alone says nothing: a command can write it.
 fn shown(
-    workspace: &Path,
+    top: &Path,
     secrets: &[String],
     known: &Record,
-    inode: &dyn Fn(&String) -> Option<(u64, u64)>,
+    inode: &dyn Fn(&Path) -> Option<(u64, u64)>,
 ) -> Result<BTreeSet<String>, String> {
     if secrets.is_empty() {
         return Ok(BTreeSet::new());
     }
-    let git = Git::new(workspace);
+    let git = Git::new(top);
     let tracked = match git.tracked(secrets) {
         Ok(tracked) => tracked,
         Err(GitError { cause: GitCause::NotARepository(_), .. }) => Vec::new(),
         Err(error) => return Err(error.to_string()),
     };
     let was_shown = |path: &String| {
-        let was_hidden = inode(path).is_none_or(|inode| known.hidden.contains(&inode));
+        let was_hidden = inode(Path::new(path)).is_none_or(|inode| known.hidden.contains(&inode));
         known.shown.contains(path) && !was_hidden
     };
     let (mut shown, unknown): (BTreeSet<String>, BTreeSet<String>) =
@@ -168,15 +192,34 @@ fn shown(
     Ok(shown)
 }
 
-/// Whether a file at this path usually holds a secret.
-fn is_secret(path: &str) -> bool {
-    let path = GlobText::new(&path.to_ascii_lowercase());
+/// Whether a file was brought by a package: certificates of authorities, keys of tests, settings. Programs need these.
+fn is_of_package(path: &Path) -> bool {
+    path.iter().any(|name| name == "node_modules" || name == "site-packages")
+}
+
+/// Whether a file at this path usually holds a secret. Bytes that are no text count as other characters.
+#[must_use]
+pub fn is_secret_file(path: &[u8]) -> bool {
+    let path = GlobText::new(&String::from_utf8_lossy(path).to_ascii_lowercase());
     let is_any = |globs: &[Glob]| globs.iter().any(|glob| glob.matches(&path));
     is_any(&SECRETS) && !is_any(&EXAMPLES)
 }
 
+/// The folder whose name makes a file one that usually holds a secret, such as `.ssh`; `None` if the file's own name does. As long
+/// as it keeps its name, so does the file.
+#[must_use]
+pub fn telling_folder(file: &Path) -> Option<&Path> {
+    let tells = |folder: &&Path| {
+        let above = folder.parent().unwrap_or(Path::new(""));
+        file.strip_prefix(above).is_ok_and(|rest| is_secret_file(rest.as_os_str().as_bytes()))
+    };
+    if tells(&file) { None } else { file.ancestors().skip(1).find(tells) }
+}
+
 #[cfg(test)]
 mod tests {
+    use std::ffi::OsStr;
+
     use super::*;
 
     #[test]
@@ -211,19 +254,16 @@ mod tests {
         // What commands create is theirs.
         std::fs::write(at(".env"), "own").unwrap();
         assert_eq!(paths(folder.path()), both);
-        let odd = <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"odd\xff");
-        std::fs::rename(at("again"), folder.path().join(odd)).unwrap();
-        for _ in 0..2 {
-            assert!(paths(folder.path()).is_err(), "as long as it may be there");
-        }
-        std::fs::rename(folder.path().join(odd), at("even")).unwrap();
-        assert_eq!(paths(folder.path()), Ok(vec![at("even/server.key"), at("moved/server.key")]));
+        let odd = folder.path().join(OsStr::from_bytes(b"odd\xff"));
+        std::fs::rename(at("again"), &odd).unwrap();
+        assert_eq!(paths(folder.path()), Ok(vec![at("moved/server.key"), odd.join("server.key")]));
     }
 
     /// What the next process hides.
     fn hides(folder: &Path, state: &Path) -> Result<Vec<String>, String> {
         let found = find(folder, &state.join("hidden/record"))?;
-        let name = |path: PathBuf| path.strip_prefix(folder).unwrap().to_str().unwrap().to_owned();
+        let name =
+            |path: PathBuf| path.strip_prefix(folder).unwrap().to_string_lossy().into_owned();
         let mut names: Vec<String> = found.into_iter().map(name).collect();
         names.sort();
         Ok(names)
@@ -268,6 +308,28 @@ mod tests {
     }
 
     #[test]
+    fn a_tracked_file_that_commands_do_not_see_stays_as_it_was_in_trees() {
+        let (folder, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let root = folder.path().canonicalize().unwrap();
+        git(&root, &["init", "-q"]);
+        for name in [".env", "test.key"] {
+            std::fs::write(root.join(name), "committed").unwrap();
+        }
+        git(&root, &["add", "-A"]);
+        git(&root, &["commit", "-qm", "x"]);
+        std::fs::write(root.join(".env"), "s3cret").unwrap();
+        remember_hidden_in(state.path());
+        let known = HiddenFiles::find(&root, state.path()).unwrap().paths(&root).unwrap();
+        assert_eq!(known, [root.join(".env")]);
+        let ours = Git::new(&root);
+        let head = ours.tree_of(&ours.head().unwrap().unwrap()).unwrap();
+        assert_eq!(ours.tree_of_worktree().unwrap(), head);
+        // A fixture that commands see is work.
+        std::fs::write(root.join("test.key"), "changed").unwrap();
+        assert_ne!(ours.tree_of_worktree().unwrap(), head);
+    }
+
+    #[test]
     fn a_moved_folder_shows_no_secret_to_the_next_process() {
         let (folder, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let (root, state) = (folder.path(), state.path());
@@ -281,10 +343,19 @@ mod tests {
         std::fs::rename(root.join("shown"), root.join("away")).unwrap();
         std::fs::rename(root.join("secret"), root.join("shown")).unwrap();
         assert_eq!(hides(root, state).unwrap(), ["away/a.key", "shown/a.key"]);
-        let odd = <std::ffi::OsStr as std::os::unix::ffi::OsStrExt>::from_bytes(b"odd\xff");
-        std::fs::rename(root.join("shown"), root.join(odd)).unwrap();
-        for _ in 0..2 {
-            assert!(hides(root, state).unwrap_err().contains("UTF-8"));
+        std::fs::rename(root.join("shown"), root.join(OsStr::from_bytes(b"odd\xff"))).unwrap();
+        assert_eq!(hides(root, state).unwrap(), ["away/a.key", "odd\u{fffd}/a.key"]);
+    }
+
+    #[test]
+    fn the_folder_that_makes_a_file_a_secret_is_found() {
+        for (file, folder) in [
+            ("a/.docker/config.json", Some("a/.docker")),
+            (".ssh/keys/work", Some(".ssh")),
+            (".ssh/id_rsa", None),
+            ("a/.env", None),
+        ] {
+            assert_eq!(telling_folder(Path::new(file)), folder.map(Path::new), "{file}");
         }
     }
 
@@ -311,7 +382,7 @@ mod tests {
             ".envrc",
             "id_rsa.pub",
         ] {
-            assert!(is_secret(name), "{name}");
+            assert!(is_secret_file(name.as_bytes()), "{name}");
         }
         for name in [
             ".env.example",
@@ -325,7 +396,7 @@ mod tests {
             "secrets.rs",
             "main.tf",
         ] {
-            assert!(!is_secret(name), "{name}");
+            assert!(!is_secret_file(name.as_bytes()), "{name}");
         }
     }
 }
