@@ -2,6 +2,7 @@
 
 mod error_pages;
 mod layers;
+mod named_tests;
 mod sources;
 mod traits;
 
@@ -20,13 +21,16 @@ pub fn run(root: &Path) -> Result<()> {
     let metadata = cargo::metadata(root, &["--no-deps"])?;
     let mut problems = layers::problems(&metadata);
     let mut traits = traits::Check::default();
+    let mut tests = named_tests::Check::default();
     for path in files(root)? {
         // A file may be deleted but not yet committed, or it is not text.
         let Ok(text) = std::fs::read_to_string(root.join(&path)) else { continue };
         problems.extend(sources::problems(&path, &text));
         traits.add(&path, &text);
+        tests.add(&path, &text);
     }
     problems.extend(traits.problems());
+    problems.extend(tests.problems());
     for path in layers::crate_roots(&metadata) {
         let text =
             std::fs::read_to_string(&path).with_context(|| format!("read `{}`", path.display()))?;

@@ -1,10 +1,10 @@
 //! Settings files of clients: they belong to the user, so that links, permissions and foreign contents stay.
 
-use std::fs::Permissions;
 use std::io::ErrorKind;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use windlass_beneath::{Access, Folder};
 use windlass_hooks::{FILE_BYTES_MAX, Root};
 use windlass_kernel::Code;
 
@@ -68,14 +68,15 @@ impl ClientFile {
             Err(error) => return Err(unreadable(path, &error)),
         };
         let bytes_max = u64::try_from(FILE_BYTES_MAX).unwrap_or(u64::MAX);
-        let bytes = found.map(|_| input::read(&real, bytes_max)).transpose()?;
+        let bytes = found.map(|_| input::read_real(&real, bytes_max)).transpose()?;
         Ok(Self { path: path.to_owned(), bytes, real, mode: found.unwrap_or(new) })
     }
 
     /// Fails if somebody has changed the file since it was read.
     pub fn require_unchanged(&self) -> Result<(), Failure> {
         let bytes_max = u64::try_from(FILE_BYTES_MAX).unwrap_or(u64::MAX);
-        let now = if self.real.exists() { Some(input::read(&self.real, bytes_max)?) } else { None };
+        let now =
+            if self.real.exists() { Some(input::read_real(&self.real, bytes_max)?) } else { None };
         if now == self.bytes {
             return Ok(());
         }
@@ -96,10 +97,9 @@ impl ClientFile {
     pub fn put(&self, bytes: Option<&[u8]>) -> Result<(), Failure> {
         let put = match bytes {
             Some(bytes) => self.write(bytes),
-            None => match std::fs::remove_file(&self.real) {
-                Ok(()) => atomic::sync_parent(&self.real),
+            None => match self.remove() {
                 Err(error) if is_missing(&error) => Ok(()),
-                Err(error) => Err(error),
+                removed => removed,
             },
         };
         put.map_err(|error| {
@@ -108,15 +108,22 @@ impl ClientFile {
         })
     }
 
+    // Its folder may belong to an agent, too: a link that took the place of one since then is refused.
     fn write(&self, bytes: &[u8]) -> std::io::Result<()> {
-        if let Some(parent) = self.real.parent() {
-            std::fs::create_dir_all(parent)?;
-        }
-        match &self.bytes {
-            Some(_) => atomic::write_with(&self.real, bytes, Permissions::from_mode(self.mode)),
+        let (folder, name) = atomic::parts(&self.real)?;
+        let access = match &self.bytes {
+            Some(_) => Access::Exactly(self.mode),
             // A new file has no more permissions than the user's mask allows.
-            None => atomic::write_new(&self.real, bytes, self.mode),
-        }
+            None => Access::AtMost(self.mode),
+        };
+        Folder::make_real(folder)?.replace_durably(name, bytes, access)
+    }
+
+    fn remove(&self) -> std::io::Result<()> {
+        let (folder, name) = atomic::parts(&self.real)?;
+        let folder = Folder::open_real(folder)?;
+        folder.remove_file(name)?;
+        folder.sync()
     }
 }
 
@@ -125,7 +132,7 @@ fn is_missing(error: &std::io::Error) -> bool {
 }
 
 /// The path without links, of a file that need not exist.
-fn real_path(path: &Path) -> Result<PathBuf, Failure> {
+pub fn real_path(path: &Path) -> Result<PathBuf, Failure> {
     for part in path.ancestors() {
         match std::fs::symlink_metadata(part) {
             Ok(_) => {

@@ -8,6 +8,7 @@ use std::os::unix::fs::FileTypeExt as _;
 use std::path::Path;
 
 use rustix::fs::{Mode, OFlags};
+use windlass_beneath::Folder;
 use windlass_kernel::Code;
 
 use crate::failure::Failure;
@@ -64,6 +65,18 @@ pub fn read_listed(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Failure> {
     read_all(&mut file, path, bytes_max, bytes)
 }
 
+/// Reads a regular file of a limited size by an absolute path in which no link may be.
+pub fn read_real(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Failure> {
+    look(path)?;
+    Folder::read_real(path, bytes_max).map_err(|error: io::Error| {
+        if error.kind() == io::ErrorKind::FileTooLarge {
+            too_large(path, bytes_max)
+        } else {
+            unreadable(path, &error)
+        }
+    })
+}
+
 /// Reads a limited number of bytes from standard input.
 pub fn read_standard_input(bytes_max: u64) -> Result<Vec<u8>, Failure> {
     read_all(&mut io::stdin().lock(), Path::new(STANDARD_INPUT), bytes_max, 0)
@@ -84,12 +97,16 @@ fn read_all(
     if u64::try_from(bytes.len()).is_ok_and(|length| length <= bytes_max) {
         return Ok(bytes);
     }
+    Err(too_large(path, bytes_max))
+}
+
+fn too_large(path: &Path, bytes_max: u64) -> Failure {
     let name = match path == Path::new(STANDARD_INPUT) {
         true => STANDARD_INPUT.to_owned(),
         false => format!("`{}`", path.display()),
     };
     let message = format!("{name} has more than the {bytes_max} bytes allowed");
-    Err(Failure::new(Code::DocSizeExceeded, message))
+    Failure::new(Code::DocSizeExceeded, message)
 }
 
 fn require_regular(path: &Path, kind: FileType) -> Result<(), Failure> {

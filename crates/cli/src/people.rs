@@ -86,7 +86,9 @@ impl AccountPeople {
     pub fn require_protected(&self, name: &str) -> Result<(), Failure> {
         let people = self.store.all()?;
         let is_open = |person: &Person| {
-            is_same_name(&person.name, name) && person.protection == Protection::None
+            is_same_name(&person.name, name)
+                && person.protection == Protection::None
+                && person.revoked_at.is_none()
         };
         if !people.iter().any(is_open) {
             return Ok(());

@@ -1,11 +1,12 @@
 //! What Windlass writes into a project for people: the files of runs and checkpoints.
 
-use std::path::PathBuf;
+use std::path::{Component, PathBuf};
 use std::sync::Arc;
 
 use windlass_store::Store;
 use windlass_views::Files;
 
+use crate::client_file;
 use crate::config::Config;
 use crate::project::Project;
 
@@ -37,9 +38,17 @@ impl Project {
         views.into_iter().map(resolved).collect()
     }
 
-    /// The writer of run and checkpoint files.
+    /// The writer of run and checkpoint files. It follows no links: only those of a person, outside of the project, are
+    /// resolved here.
     pub fn run_files(&self, store: &Arc<dyn Store>, config: &Config) -> Files {
-        let files = Files::new(Arc::clone(store), self.artifacts(config));
-        files.with_checkpoints(self.folder.join("checkpoints"))
+        let real = self.root.canonicalize().unwrap_or_else(|_| self.root.clone());
+        let place = |path: PathBuf| match path.strip_prefix(&self.root) {
+            Ok(below) if below.components().all(|part| matches!(part, Component::Normal(_))) => {
+                real.join(below)
+            }
+            _ => client_file::real_path(&path).unwrap_or(path),
+        };
+        let files = Files::new(Arc::clone(store), place(self.artifacts(config)));
+        files.with_checkpoints(place(self.folder.join("checkpoints")))
     }
 }

@@ -51,6 +51,7 @@ impl UserConfig {
             writable: self.sandbox.writable.clone(),
             ..Layout::default()
         };
+        windlass_connect::remember_hidden_in(folder);
         Ok(Sandbox::new(SandboxSettings {
             level: self.sandbox.level,
             launcher,

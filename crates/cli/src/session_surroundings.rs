@@ -18,6 +18,7 @@ use crate::failure::Failure;
 use crate::installed;
 use crate::project::Project;
 use crate::session_transcripts::{self, Histories, TranscriptCheck};
+use crate::setup::SNAPSHOTS;
 
 /// A project as the guard of a session sees it.
 pub struct ProjectSurroundings<'a> {
@@ -38,7 +39,7 @@ impl Project {
     /// The snapshots of the folder that is worked in.
     pub fn snapshots(&self) -> Result<GitSnapshotStore, Failure> {
         let state = self.state()?;
-        let (private, blobs) = (state.join("snapshots.git"), state.join("blobs"));
+        let (private, blobs) = (state.join(SNAPSHOTS), state.join("blobs"));
         Ok(GitSnapshotStore::new(self.workspace().to_owned(), private, blobs))
     }
 }

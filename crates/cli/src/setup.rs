@@ -82,6 +82,8 @@ pub struct RunSetup {
 
 /// The folder of the claims of ports, among the states of all projects.
 const PORTS: &str = ".ports";
+/// The folder of snapshots in the state folder.
+pub const SNAPSHOTS: &str = "snapshots.git";
 /// How long an MCP server may take to describe its tools.
 const DESCRIBE_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -431,7 +433,7 @@ impl RunSetup {
         );
         // All projects of the account share the ports of the machine.
         let ports = state.parent().unwrap_or(&state).join(PORTS);
-        let private = state.join("snapshots.git");
+        let private = state.join(SNAPSHOTS);
         windlass_workspace::keep_indexes_in(&private);
         let snapshots = GitSnapshotStore::new(snapshot_root, private, state.join("blobs"))
             .moving_those_of(Runs::new(Arc::clone(&store)));

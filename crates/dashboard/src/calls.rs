@@ -110,6 +110,7 @@ pub fn decide(context: &Context<'_>, way: Way, decision: Decision) -> Result<Val
             .flag("ran", effect == EffectAnswer::Ran)
             .flag("not-run", effect == EffectAnswer::NotRun)
             .flag("failed", effect == EffectAnswer::Failed)
+            .option("shown", &decision.shown)
             .passphrase(decision.passphrase.map(Zeroizing::new));
         return context.project()?.command(operand(command, context.part("call")?));
     }

@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use windlass_kernel::run::{Base, Change, Commit, Run};
 use windlass_kernel::{Code, Digest, Timestamp};
+use windlass_text::patch;
 use windlass_workspace::{
     CommitId, Git, GitCause, GitError, LineChange, OnChanges, PinnedPath, RefUpdate, TreeId,
     Treeish, WorktreeStatus, names_lost_object,
@@ -83,6 +84,7 @@ impl GitRepository {
         let git = git_of(workspace, run);
         let tree = git.tree_of_worktree()?;
         let text = git.patch_to(&start_of(base)?, &tree)?;
+        let text = notes(&text, &git.left_out()?) + &text;
         let since = since.map(|since| -> Result<String, EngineError> {
             let since = recorded_tree(since)?;
             Ok(if since == tree {
@@ -96,6 +98,26 @@ impl GitRepository {
         let changed = changed.transpose()?.unwrap_or_default();
         Ok(Some(Patch { text, since, tree: tree.as_str().to_owned(), changed }))
     }
+}
+
+/// Lines before a patch: what decides which files are part of it, and what is not although git would take it.
+fn notes(patch: &str, left_out: &[String]) -> String {
+    let names: Vec<String> = patch::files(patch).into_iter().map(patch::name_of).collect();
+    let ignores: Vec<&str> = names
+        .iter()
+        .filter(|name| name.rsplit('/').next() == Some(".gitignore"))
+        .map(String::as_str)
+        .collect();
+    let left_out: Vec<&str> = left_out.iter().map(String::as_str).collect();
+    let line = |what: &str, names: &[&str]| match names {
+        [] => String::new(),
+        _ => format!("# {what}: {}\n", listed_of(names.iter().copied(), names.len())),
+    };
+    line("which files git ignores is changed by", &ignores)
+        + &line(
+            "no part of the work, since they usually hold secrets and git does not have them",
+            &left_out,
+        )
 }
 
 /// The name under which a run's prepared commit is kept until its branch has it.

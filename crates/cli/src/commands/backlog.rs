@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use windlass_beneath::{Access, Folder};
 use windlass_engine::executors::AGENTS_OPTION;
 use windlass_engine::{GitRepository, Repository as _};
 use windlass_formats::backlog::{self, Backlog, Item, Problem};
@@ -14,6 +15,7 @@ use windlass_kernel::{Code, Digest, Timestamp};
 
 use crate::agents;
 use crate::args::BacklogCommand;
+use crate::atomic;
 use crate::commands::run::{LoopSelection, Place, open, open_to_read, report, start};
 use crate::failure::{CommandResult, Failure};
 use crate::input;
@@ -32,10 +34,10 @@ const BYTES_MAX: u64 = 4 << 20;
 /// Runs a subcommand of `backlog`.
 pub fn run(project: &Project, command: &BacklogCommand, output: &Output) -> CommandResult {
     match command {
-        BacklogCommand::List { file } => list(project, &path(project, file.as_deref()), output),
+        BacklogCommand::List { file } => list(project, &path(project, file.as_deref())?, output),
         BacklogCommand::Next { file } => {
             let setup = open_to_read(project, None, output)?;
-            let backlog = available_items(&setup, &path(project, file.as_deref()), output)?;
+            let backlog = available_items(&setup, &path(project, file.as_deref())?, output)?;
             let Some(item) = backlog::next(&backlog) else { return report_no_task(output) };
             if output.json {
                 output.value(&describe(item))?;
@@ -46,7 +48,7 @@ pub fn run(project: &Project, command: &BacklogCommand, output: &Output) -> Comm
             Ok(0)
         }
         BacklogCommand::Run { file, item, name, worktree, answers, agent, by, trace_id } => {
-            let path = path(project, file.as_deref());
+            let path = path(project, file.as_deref())?;
             let setup = open(project, by.as_deref(), output)?;
             let backlog = available_items(&setup, &path, output)?;
             let item = match item {
@@ -92,13 +94,26 @@ fn named_item<'a>(backlog: &'a Backlog, digest: &str) -> Result<&'a Item, Failur
     Ok(item)
 }
 
-fn path(project: &Project, named: Option<&Path>) -> PathBuf {
+/// The path of the backlog, without links: those that an agent makes later are not followed.
+fn path(project: &Project, named: Option<&Path>) -> Result<PathBuf, Failure> {
     let path = named.map_or_else(|| project.root.join("BACKLOG.md"), Path::to_owned);
-    path.canonicalize().unwrap_or(path)
+    let real = path.canonicalize().or_else(|_| std::path::absolute(&path));
+    let real = real.map_err(|error| input::unreadable(&path, &error))?;
+    let root = project.root.canonicalize().unwrap_or_else(|_| project.root.clone());
+    if named.is_none() && real.exists() && !real.starts_with(&root) {
+        let message = format!(
+            "`{}` leads to `{}`, which is outside of the project",
+            path.display(),
+            real.display()
+        );
+        return Err(Failure::new(Code::PathOutsideWorkspace, message)
+            .hint("name the file with `--file`, or replace the link by a file"));
+    }
+    Ok(real)
 }
 
 fn read(path: &Path) -> Result<(String, Backlog, Vec<Problem>), Failure> {
-    let bytes = input::read(path, BYTES_MAX)?;
+    let bytes = input::read_real(path, BYTES_MAX)?;
     let (backlog, problems) = backlog::parse_lines(&bytes)
         .map_err(|error| Failure::of(error.code(), &error).hint(error.hint()))?;
     Ok((String::from_utf8_lossy(&bytes).into_owned(), backlog, problems))
@@ -231,10 +246,13 @@ fn mark(
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
     let place = GitRepository::new(folder.unwrap_or(Path::new(".")).to_owned());
     let was_clean = place.require_clean(folder.unwrap_or(Path::new("."))).is_ok();
-    let draft = path.with_extension(format!("md.{}", std::process::id()));
-    let written = std::fs::write(&draft, marked).and_then(|()| std::fs::rename(&draft, path));
-    written.map_err(|error| {
-        drop(std::fs::remove_file(&draft));
+    let write = || {
+        let (folder, name) = atomic::parts(path)?;
+        let folder = Folder::open_real(folder)?;
+        let mode = folder.look(name)?.map_or(0o644, |found| found.mode & 0o777);
+        folder.replace_durably(name, marked.as_bytes(), Access::Exactly(mode))
+    };
+    write().map_err(|error: std::io::Error| {
         let message = format!("`{}` cannot be written: {error}", path.display());
         Failure::new(Code::FileUnwritable, message)
     })?;

@@ -17,9 +17,9 @@ use windlass_runtime::{
     HoldQuestion, SystemClock, Who,
 };
 
-use crate::args::{Approve, Call, CallRun, CommandOutput, Decide};
+use crate::args::{Call, CallRun, CommandOutput, Decide};
 use crate::commands::queue::shown_digest;
-use crate::commands::{cell, read_args, recover, risk, tool_name, trace, trace_id};
+use crate::commands::{cell, held_back, read_args, recover, risk, tool_name, trace, trace_id};
 use crate::failure::{CommandResult, Failure, exit_of, hint_of, stale};
 use crate::output::{Output, Style, sanitize};
 use crate::part::Part;
@@ -41,21 +41,33 @@ pub fn run(project: &Project, command: &Call, output: &Output) -> CommandResult 
         }
         Call::List(options) => trace::list(project, options, Some(Machine::Call), output),
         Call::Approve(options) => {
-            decide(project, Answer::Approve, &options.decide, Some(options), output)
+            let args = options.args.as_deref().map(read_args).transpose()?;
+            let seen = Seen { args, shown: options.shown.as_deref() };
+            decide(project, Answer::Approve, &options.decide, &seen, output)
         }
-        Call::Deny(options) => decide(project, Answer::Deny, options, None, output),
+        Call::Deny(options) => decide(project, Answer::Deny, options, &Seen::default(), output),
         Call::Settle(options) => {
             let answer = match (options.ran, options.not_run) {
                 (true, _) => Answer::Ran,
                 (false, true) => Answer::DidNotRun,
                 (false, false) => Answer::Failed,
             };
-            decide(project, answer, &options.decide, None, output)
+            let seen = Seen { args: None, shown: options.shown.as_deref() };
+            decide(project, answer, &options.decide, &seen, output)
         }
+        Call::HeldBack(options) => held_back::run(project, options, output),
     }
 }
 
-fn make(project: &Project, options: &CallRun, output: &Output) -> CommandResult {
+/// What a person was shown of a call, and puts in place of it.
+#[derive(Default)]
+struct Seen<'a> {
+    args: Option<Value>,
+    shown: Option<&'a str>,
+}
+
+/// Makes one call.
+pub fn make(project: &Project, options: &CallRun, output: &Output) -> CommandResult {
     let (server, tool) = tool_name(&options.tool)?;
     let args = read_args(&options.args)?;
     let plan_id: Option<PlanId> = match &options.plan {
@@ -102,11 +114,9 @@ fn decide(
     project: &Project,
     answer: Answer,
     options: &Decide,
-    seen: Option<&Approve>,
+    seen: &Seen<'_>,
     output: &Output,
 ) -> CommandResult {
-    let args = seen.and_then(|seen| seen.args.as_deref()).map(read_args).transpose()?;
-    let shown = seen.and_then(|seen| seen.shown.as_deref());
     let id = trace_id(&options.id)?;
     let decider = &options.decider;
     let people = AccountPeople::open()?;
@@ -124,7 +134,7 @@ fn decide(
         people.require_protected(&name)?;
     }
     let run = of_session.map(|one| one.run);
-    let files = match shown_digest(shown)? {
+    let files = match shown_digest(seen.shown)? {
         Some(shown) => {
             let view = gateway.view(id)?;
             if view.shown != Some(shown) {
@@ -139,7 +149,7 @@ fn decide(
     };
     let who = Who::Person { name: &name, people: &people, run };
     let attribution =
-        Attribution { who, reason: &decider.reason, edit: args.as_ref(), files: &files };
+        Attribution { who, reason: &decider.reason, edit: seen.args.as_ref(), files: &files };
     let report = gateway.decide(id, answer, attribution)?;
     print(&report, output)?;
     if report.state == State::Authorized {

@@ -413,6 +413,12 @@ fn purge(project: &Project, options: &CheckpointPurge, output: &Output) -> Comma
         gates,
         dry_run: options.dry_run,
     })?;
+    let days = u64::from(options.days.unwrap_or(settings.days));
+    let taken = super::held_back::purge(project, days, options.dry_run)?;
+    if taken > 0 {
+        let verb = if options.dry_run { "would drop" } else { "dropped" };
+        output.note(&format!("{verb} {taken} of what was held back and taken over"));
+    }
     if output.json {
         output.value(&purged)?;
         return Ok(0);

@@ -1,10 +1,12 @@
 //! `windlass init`.
 
 use std::collections::BTreeMap;
+use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use windlass_beneath::{Access, Folder};
 use windlass_kernel::Code;
 use windlass_policy::PolicySet;
 use windlass_store_sqlite::SqliteStore;
@@ -89,6 +91,8 @@ pub fn shipped_files() -> BTreeMap<String, Vec<u8>> {
 /// The file that keeps what belongs to one machine out of git.
 const GITIGNORE: &str = include_str!("../../../../policies/gitignore");
 
+/// The permissions of the files of a project, less what the user's mask takes away.
+const FILE_MODE: u32 = 0o666;
 /// The name prefix of a project folder under construction.
 const DRAFT: &str = ".windlass.new-";
 
@@ -101,6 +105,11 @@ pub fn run(named: Option<&Path>, options: &Init, output: &Output) -> CommandResu
     let state = StateRoot::find()?;
     state.require_outside(&root)?;
     let lock = state.lock()?;
+    if folder.is_symlink() {
+        let message = format!("`{}` is a symbolic link", folder.display());
+        return Err(Failure::new(Code::FileUnreadable, message)
+            .hint("replace it by the folder that it leads to, then run `windlass init` again"));
+    }
     // An empty folder may be replaced; `remove_dir` removes nothing else.
     if folder.is_dir() && std::fs::remove_dir(&folder).is_err() {
         return add_state(&root, &folder, options, &state, &lock, output);
@@ -112,16 +121,18 @@ pub fn run(named: Option<&Path>, options: &Init, output: &Output) -> CommandResu
     }
     remove_unused_state(&root, options, &state, &lock)?;
     let record = ProjectRecord::of(&root, ProjectId::random()?)?;
-    let draft = root.join(format!("{DRAFT}{}", std::process::id()));
-    let made = write_files(&draft, &record.id).and_then(|trusted| {
+    // A repository may have links under any name that can be foreseen.
+    let place = Folder::open(&root).map_err(|error| cannot_write(&root, &error))?;
+    let draft = place.make_draft_folder(DRAFT).map_err(|error| cannot_write(&folder, &error))?;
+    let made = write_files(&place, &root.join(&draft), &record.id).and_then(|trusted| {
         let made = state.create(&lock, &record, |state| {
             create_journal(&state.join(DATABASE))?;
             // What `init` itself wrote needs no second look.
             trusted.write(state)
         })?;
-        std::fs::rename(&draft, &folder).map_err(|error| {
+        place.move_to(Path::new(&draft), &place, Path::new(FOLDER)).map_err(|error| {
             // Best effort: it is unused, so the next `init` would remove it.
-            drop(state.remove(&lock, &made));
+            drop(state.remove(&lock, &made, |_| ()));
             cannot_write(&folder, &error)
         })?;
         Ok(made)
@@ -130,7 +141,7 @@ pub fn run(named: Option<&Path>, options: &Init, output: &Output) -> CommandResu
         Ok(made) => made,
         Err(failure) => {
             // Best effort: the original failure is reported.
-            drop(std::fs::remove_dir_all(&draft));
+            drop(std::fs::remove_dir_all(root.join(&draft)));
             // A process with another state folder may have been faster and have removed this draft.
             return Err(if folder.is_dir() { exists(&root) } else { failure });
         }
@@ -190,14 +201,17 @@ fn add_state(
     let record = ProjectRecord::of(root, ProjectId::random()?)?;
     let made = state.create(lock, &record, |state| create_journal(&state.join(DATABASE)))?;
     let ignore = folder.join(".gitignore");
-    let written = if ignore.exists() {
-        Ok(())
-    } else {
-        std::fs::write(&ignore, GITIGNORE).map_err(|error| cannot_write(&ignore, &error))
+    let write = || {
+        let folder = Folder::open(root)?.folder(Path::new(FOLDER))?;
+        match create_file(&folder, Path::new(".gitignore"), GITIGNORE) {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => Ok(()),
+            written => written,
+        }
     };
+    let written = write().map_err(|error: std::io::Error| cannot_write(&ignore, &error));
     if let Err(failure) = written.and_then(|()| write_id(folder, &record.id)) {
         // Best effort: it is unused, so the next `init` would remove it.
-        drop(state.remove(lock, &made));
+        drop(state.remove(lock, &made, |_| ()));
         return Err(failure);
     }
     if output.json {
@@ -233,7 +247,7 @@ fn remove_unused_state(
             continue;
         }
         if found.is_unused()? {
-            state.remove(lock, &found)?;
+            state.remove(lock, &found, |_| ())?;
         } else if !options.new {
             let message = format!(
                 "`{}` has the journal of a project that was in this folder",
@@ -276,20 +290,29 @@ fn root(named: Option<&Path>, options: &Init) -> Result<PathBuf, Failure> {
     root.canonicalize().map_err(|error| cannot_write(&root, &error))
 }
 
-/// Writes the configuration; returns the record of its trust.
-fn write_files(draft: &Path, id: &ProjectId) -> Result<TrustRecord, Failure> {
+/// Writes the configuration into a folder of `place`; returns the record of its trust.
+fn write_files(place: &Folder, draft: &Path, id: &ProjectId) -> Result<TrustRecord, Failure> {
     let mut files = std::collections::BTreeMap::new();
+    let below = Path::new(draft.file_name().unwrap_or_default());
     for (name, text) in FILES.iter().chain(&[(".gitignore", GITIGNORE)]) {
-        let path = draft.join(name);
-        let folder = path.parent().unwrap_or(draft);
-        std::fs::create_dir_all(folder).map_err(|error| cannot_write(folder, &error))?;
-        std::fs::write(&path, text).map_err(|error| cannot_write(&path, &error))?;
+        let path = below.join(name);
+        let write = || {
+            drop(place.make_folder(path.parent().unwrap_or(below))?);
+            create_file(place, &path, text)
+        };
+        write().map_err(|error: std::io::Error| cannot_write(&draft.join(name), &error))?;
         files.insert((*name).to_owned(), text.as_bytes().to_vec());
     }
     write_id(draft, id)?;
     files.remove(".gitignore");
     PolicySet::load(&files)?;
     TrustRecord::of(&files)
+}
+
+fn create_file(folder: &Folder, path: &Path, text: &str) -> std::io::Result<()> {
+    let mut file = folder.draft(path, Access::AtMost(FILE_MODE))?;
+    file.write_all(text.as_bytes())?;
+    file.create()
 }
 
 /// Creates an empty journal readable only by its owner: it will contain tool inputs and outputs.

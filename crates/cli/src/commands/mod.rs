@@ -19,6 +19,7 @@ pub mod expiry;
 pub mod explain;
 pub mod export;
 pub mod grant;
+pub mod held_back;
 pub mod hook;
 pub mod import;
 pub mod init;

@@ -357,10 +357,8 @@ fn decide(
             return Err(Failure::new(Code::RequestInvalid, message).hint("use `queue approve`"));
         }
     };
-    if let Some(settled) = settled {
-        setup.engine.settle_call(trace_id, settled, &by, reason)?;
-    }
-    let given = HoldAnswer { decision, by: &by, reason, shown, conditions, edit, again };
+    let by = by.as_str();
+    let given = HoldAnswer { decision, by, reason, shown, conditions, edit, again, settled };
     let mut answered = setup.engine.answer(trace_id, given)?;
     answered.run = put_back(&setup, answered.run, output);
     // A session goes on in its client; its close is what waited.

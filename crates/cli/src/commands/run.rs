@@ -12,7 +12,7 @@ use windlass_formats::{CheckpointId, TaskInput, TaskSpec, detect_task};
 use windlass_journal::{RunFilter, Runs};
 use windlass_kernel::run::plan::Plan;
 use windlass_kernel::run::{Run, checkpoint_name};
-use windlass_kernel::{Code, Digest, TraceId};
+use windlass_kernel::{Code, Digest, TraceId, is_git_name};
 use windlass_runtime::{Clock as _, SystemClock};
 
 use crate::agents;
@@ -259,7 +259,18 @@ fn instructions(setup: &RunSetup) -> Result<Vec<Value>, Failure> {
             let message = format!("`brief.files`: `{}` is not in the project", path.display());
             return Err(Failure::new(Code::PathOutsideWorkspace, message));
         }
-        let bytes = input::read(&found, INSTRUCTIONS_BYTES_MAX)?;
+        let below = found.strip_prefix(&setup.root).unwrap_or(&found);
+        let is_git = below.iter().filter_map(|name| name.to_str()).any(is_git_name);
+        if is_git || windlass_workspace::is_secret_file(below.as_os_str().as_encoded_bytes()) {
+            let message = format!(
+                "`brief.files`: `{}` is `{}`, which usually holds secrets and is not shown to agents",
+                path.display(),
+                below.display()
+            );
+            return Err(Failure::new(Code::ConfigInvalid, message)
+                .hint("name a file with instructions, that is no link to another one"));
+        }
+        let bytes = input::read_real(&found, INSTRUCTIONS_BYTES_MAX)?;
         let digest = Digest::of(&bytes);
         let text = String::from_utf8_lossy(&bytes);
         Ok(json!({ "path": path, "digest": digest, "text": text }))

@@ -4,13 +4,14 @@ use std::path::{Path, PathBuf};
 
 use serde_json::json;
 use windlass_kernel::Code;
-use windlass_workspace::Git;
+use windlass_workspace::{Git, SNAPSHOT_REFS, Snapshots};
 
 use crate::args::{StateCommand, StateRemove};
 use crate::commands::confirm;
 use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, Style, sanitize};
 use crate::project::Project;
+use crate::setup::SNAPSHOTS;
 use crate::state::{Binding, ProjectRecord, StateFolder, StateRoot, read_id, write_id};
 
 /// Runs a subcommand of `state`.
@@ -95,7 +96,7 @@ fn bind(project: &Project, output: &Output) -> CommandResult {
     if binding == Binding::Copied {
         record.require_here(root)?;
     }
-    require_unused(&folder)?;
+    folder.require_unused()?;
     folder.write_record(&ProjectRecord::of(root, record.id.clone())?)?;
     if id.is_none() {
         write_id(&project.folder, &record.id)?;
@@ -137,17 +138,49 @@ fn repair_worktrees(root: &Path, state: &Path) -> Result<(), Failure> {
     Git::new(root).worktree_repair(&paths).map_err(|error| Failure::of(error.code(), &error))
 }
 
-fn require_unused(folder: &StateFolder) -> Result<(), Failure> {
-    if !folder.is_in_use() {
-        return Ok(());
-    }
-    let message = format!("a live process uses `{}`", folder.path.display());
-    Err(Failure::new(Code::StateLockAcquireFailed, message))
-}
-
 fn remove(options: &StateRemove, output: &Output) -> CommandResult {
     let state = StateRoot::find()?;
+    let folder = to_remove(&state, options)?;
+    folder.require_unused()?;
+    let shown = folder.path.display().to_string();
+    let question = format!("Remove `{shown}`, with its journal, keys, snapshots and work trees?");
+    // Nobody waits for the answer.
+    if !options.yes && !confirm(&question, "--yes", output)? {
+        output.note("nothing was removed");
+        return Ok(1);
+    }
     let lock = state.lock()?;
+    let same = to_remove(&state, options)?;
+    if same.path != folder.path {
+        let message = format!("`{shown}` was changed meanwhile");
+        return Err(Failure::new(Code::StateMissing, message).hint("run the command again"));
+    }
+    folder.require_unused()?;
+    let project = folder.record().ok().map(|record| record.path);
+    state.remove(&lock, &folder, |folder| {
+        let private = folder.path.join(SNAPSHOTS);
+        let Some(project) = project.filter(|project| Path::new(project).is_dir()) else { return };
+        if !private.is_dir() {
+            return;
+        }
+        let released = Snapshots::open(&private, Path::new(&project)).and_then(|all| all.release());
+        if let Err(error) = released {
+            output.note(&format!(
+                "refs below `{SNAPSHOT_REFS}` stay in the repository of `{}`: {error}",
+                sanitize(&project)
+            ));
+        }
+    })?;
+    if output.json {
+        output.value(&json!({ "removed": folder.path }))?;
+    } else {
+        output.line(&format!("removed {shown}"));
+    }
+    Ok(0)
+}
+
+/// The state that is named, if it may be removed.
+fn to_remove(state: &StateRoot, options: &StateRemove) -> Result<StateFolder, Failure> {
     let mut found = Vec::new();
     for folder in state.folders()? {
         // One whose record is damaged can only be named by its folder.
@@ -159,32 +192,21 @@ fn remove(options: &StateRemove, output: &Output) -> CommandResult {
             found.push(folder);
         }
     }
-    let [folder] = found.as_slice() else {
+    if found.len() > 1 || found.is_empty() {
         let what = if found.is_empty() { "no state has" } else { "more than one state has" };
         let message = format!("{what} the id `{}`", sanitize(&options.id));
         return Err(Failure::new(Code::StateMissing, message)
             .hint("`windlass state list` lists the states; give at least 8 characters of the id"));
-    };
-    let there = folder.record().is_ok_and(|record| record.is_there());
-    if there && !options.force {
-        let path = folder.record()?.path;
-        let message = format!("the project in `{path}` still exists");
+    }
+    let folder = found.remove(0);
+    if let Ok(record) = folder.record()
+        && record.is_there()
+        && !options.force
+    {
+        let message = format!("the project in `{}` still exists", record.path);
         return Err(Failure::new(Code::ProjectExists, message).hint(
             "`--force` removes its state anyway: its journal, keys and snapshots are then lost",
         ));
     }
-    require_unused(folder)?;
-    let shown = folder.path.display().to_string();
-    let question = format!("Remove `{shown}`, with its journal, keys, snapshots and work trees?");
-    if !options.yes && !confirm(&question, "--yes", output)? {
-        output.note("nothing was removed");
-        return Ok(1);
-    }
-    state.remove(&lock, folder)?;
-    if output.json {
-        output.value(&json!({ "removed": folder.path }))?;
-    } else {
-        output.line(&format!("removed {shown}"));
-    }
-    Ok(0)
+    Ok(folder)
 }

@@ -1,5 +1,6 @@
 //! Closes the work of a session: formatted, committed, put on top of what others did, pushed, and proven to be.
 
+use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -74,17 +75,23 @@ impl Closing<'_> {
     pub fn run(&self) -> CloseReport {
         let mut report = CloseReport::default();
         let git = Git::new(self.workspace);
+        // What runs in between, such as the format command, can change neither.
+        let pinned = OnceCell::new();
+        let place = || {
+            let place: &Place = pinned.get().ok_or_else(no_branch)?;
+            place.require_unchanged(&git).map(|()| &place.upstream)
+        };
         let steps: [(&str, &dyn Fn() -> Done); 8] = [
-            ("check", &|| self.check(&git)),
+            ("check", &|| self.check(&git, &pinned)),
             ("format", &|| self.format()),
             ("stage", &|| {
                 git.stage_all().map(|()| "all changes are staged".to_owned()).map_err(Failed::from)
             }),
             ("commit", &|| self.commit(&git)),
-            ("pull", &|| pull(&git)),
+            ("pull", &|| pull(&git, place()?)),
             ("sync", &|| self.sync()),
-            ("push", &|| push(&git)),
-            ("proof", &|| prove(&git)),
+            ("push", &|| push(&git, place()?)),
+            ("proof", &|| prove(&git, place()?)),
         ];
         for (name, step) in steps {
             let (ok, detail) = match step() {
@@ -105,7 +112,7 @@ impl Closing<'_> {
     }
 
     /// Only the session's own work is closed, and only from a repository that is between no two states.
-    fn check(&self, git: &Git) -> Done {
+    fn check(&self, git: &Git, pinned: &OnceCell<Place>) -> Done {
         if let Some(name) = &self.blocked {
             let reason = format!("session {name} is blocked, and its files may be among these");
             return Err(Failed::Reason(reason));
@@ -116,10 +123,11 @@ impl Closing<'_> {
             )));
         }
         let Some(branch) = git.branch()? else {
-            return Err(Failed::Reason("no branch is checked out: check one out".to_owned()));
+            return Err(no_branch());
         };
-        let upstream = upstream(git)?;
-        if upstream.branch != branch {
+        let place = Place { upstream: upstream(git)?, branch };
+        let Place { upstream, branch } = pinned.get_or_init(|| place);
+        if upstream.branch != *branch {
             return Err(Failed::Reason(format!(
                 "the branch `{branch}` follows `{}/{}`: give it a branch of its own with `git push -u {} {branch}`",
                 upstream.remote, upstream.branch, upstream.remote
@@ -255,6 +263,24 @@ fn run_program(
     })
 }
 
+/// The branch that is closed, and where it is pushed to, as it was when the close began.
+struct Place {
+    branch: String,
+    upstream: Upstream,
+}
+
+impl Place {
+    fn require_unchanged(&self, git: &Git) -> Result<(), Failed> {
+        let same = git.branch()?.as_ref() == Some(&self.branch) && upstream(git)? == self.upstream;
+        let moved = || Failed::Reason("the branch or its remote was changed meanwhile".to_owned());
+        if same { Ok(()) } else { Err(moved()) }
+    }
+}
+
+fn no_branch() -> Failed {
+    Failed::Reason("no branch is checked out: check one out".to_owned())
+}
+
 fn upstream(git: &Git) -> Result<Upstream, Failed> {
     git.upstream()?.ok_or_else(|| {
         Failed::Reason(
@@ -265,13 +291,12 @@ fn upstream(git: &Git) -> Result<Upstream, Failed> {
 }
 
 /// Gets what others have pushed, and puts our commits on top of it.
-fn pull(git: &Git) -> Done {
-    let upstream = upstream(git)?;
-    let Some(tip) = git.remote_tip(&upstream)? else {
+fn pull(git: &Git, upstream: &Upstream) -> Done {
+    let Some(tip) = git.remote_tip(upstream)? else {
         return Ok("the remote has no such branch yet".to_owned());
     };
     let known = git.commit_at(&format!("refs/remotes/{}/{}", upstream.remote, upstream.branch))?;
-    git.fetch(&upstream)?;
+    git.fetch(upstream)?;
     if let Some(known) = known
         && !git.is_ancestor(&known, &tip)?
     {
@@ -289,19 +314,17 @@ fn pull(git: &Git) -> Done {
     }
 }
 
-fn push(git: &Git) -> Done {
-    let upstream = upstream(git)?;
+fn push(git: &Git, upstream: &Upstream) -> Done {
     let head = git.head()?.ok_or_else(|| Failed::Reason("there is no commit".to_owned()))?;
-    match git.push(&upstream, &head)? {
+    match git.push(upstream, &head)? {
         Pushed::Done => Ok(format!("{} to {}/{}", head.as_str(), upstream.remote, upstream.branch)),
         Pushed::Refused(reason) => Err(Failed::Reason(format!("the remote refuses: {reason}"))),
     }
 }
 
 /// The remote has our commit, and nothing is left to commit.
-fn prove(git: &Git) -> Done {
-    let upstream = upstream(git)?;
-    let (head, tip) = (git.head()?, git.remote_tip(&upstream)?);
+fn prove(git: &Git, upstream: &Upstream) -> Done {
+    let (head, tip) = (git.head()?, git.remote_tip(upstream)?);
     if head.is_none() || head != tip {
         return Err(Failed::Reason("the remote is not at our commit".to_owned()));
     }

@@ -8,6 +8,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use windlass_beneath::Folder;
 use windlass_hooks::{Turn, conversation};
 use windlass_kernel::Call;
 use windlass_memory::Memory;
@@ -88,7 +89,8 @@ pub fn file_in(folder: &Path, name: &str) -> Option<String> {
         return None;
     }
     let mut text = Vec::new();
-    File::open(path).ok()?.take(FILE_BYTES_MAX).read_to_end(&mut text).ok()?;
+    // No link can have taken the place of a folder since.
+    Folder::file_real(&path).ok()?.take(FILE_BYTES_MAX).read_to_end(&mut text).ok()?;
     Some(String::from_utf8_lossy(&text).into_owned())
 }
 

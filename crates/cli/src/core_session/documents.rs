@@ -1,7 +1,7 @@
 //! The files that others read of a session: its state and its insights.
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use windlass_formats::Moment;
@@ -181,18 +181,7 @@ pub fn write(path: &Path, bytes: &[u8]) -> Result<(), String> {
     if let Some(folder) = path.parent() {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(folder).map_err(failed)?;
     }
-    let temporary = path.with_extension(format!("new-{}", std::process::id()));
-    let written = || {
-        let mut file = std::fs::OpenOptions::new()
-            .write(true)
-            .create(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&temporary)?;
-        std::io::Write::write_all(&mut file, bytes)?;
-        std::fs::rename(&temporary, path)
-    };
-    written().map_err(failed)
+    crate::atomic::write(path, bytes).map_err(failed)
 }
 
 #[cfg(test)]
@@ -218,14 +207,13 @@ mod tests {
             assert!(texts.contains(&read), "{} bytes", read.len());
         }
         writer.join().unwrap();
-        // What a process leaves that was killed in the middle is no file of the session, and in nobody's way.
-        std::fs::write(path.with_extension("new-1"), b"half").unwrap();
+        // A link that somebody put in its place is replaced, not followed.
+        let other = folder.path().join("other");
+        std::fs::write(&other, b"mine").unwrap();
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink(&other, &path).unwrap();
         write(&path, &texts[0]).unwrap();
         assert_eq!(std::fs::read(&path).unwrap(), texts[0]);
-        // A write that fails in the middle leaves what was there.
-        let own = path.with_extension(format!("new-{}", std::process::id()));
-        std::fs::create_dir(&own).unwrap();
-        write(&path, &texts[1]).unwrap_err();
-        assert_eq!(std::fs::read(&path).unwrap(), texts[0]);
+        assert_eq!(std::fs::read(&other).unwrap(), b"mine");
     }
 }

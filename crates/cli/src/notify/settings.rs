@@ -69,10 +69,16 @@ fn is_open(url: &str) -> bool {
     let Some(rest) = url.strip_prefix("http://") else { return false };
     let host = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let own = ["127.0.0.1", "localhost", "[::1]"];
-    !own.iter().any(|own| {
-        host.strip_prefix(own).is_some_and(|port| port.is_empty() || port.starts_with(':'))
-    })
+    let is_port = |text: &str| {
+        let port = text.strip_prefix(':');
+        text.is_empty() || port.is_some_and(|port| port.bytes().all(|one| one.is_ascii_digit()))
+    };
+    // Before an `@` stands a name, not a host.
+    !own.iter().any(|own| host.strip_prefix(own).is_some_and(is_port))
 }
+
+/// The reason why a receiver with links for a person is refused.
+const OPEN: &str = "has a `person`, and a link must not be sent unencrypted: use https://";
 
 impl ReceiverSettings {
     fn check(&self, serve: &ServeSettings) -> Result<(), String> {
@@ -118,10 +124,7 @@ impl ReceiverSettings {
                 );
             }
             if self.url.as_deref().is_some_and(is_open) {
-                return Err(
-                    "has a `person`, and a link must not be sent unencrypted: use https://"
-                        .to_owned(),
-                );
+                return Err(OPEN.to_owned());
             }
         }
         Ok(())
@@ -159,6 +162,9 @@ impl ReceiverSettings {
             if !is_address(&url) {
                 return Err("the address does not start with http:// or https://".to_owned());
             }
+            if self.person.is_some() && is_open(&url) {
+                return Err(OPEN.to_owned());
+            }
             let key = self.secret.as_ref().map(secret).transpose()?.unwrap_or_default();
             Ok(Target::Url { url, key })
         };
@@ -185,6 +191,8 @@ impl ReceiverSettings {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use crate::config::Config;
 
     #[test]
@@ -219,11 +227,27 @@ mod tests {
                 "url = \"http://a.example\"\nsecret = \"KEY\"\nperson = \"ada\"\n[serve]\naddress = \"http://d\"",
                 "unencrypted",
             ),
+            (
+                "url = \"http://127.0.0.1:x@a.example\"\nsecret = \"KEY\"\nperson = \"ada\"\n[serve]\naddress = \"http://d\"",
+                "unencrypted",
+            ),
             ("command = [\"x\"]\n[serve]\naddress = \"desk\"", "serve.address"),
         ] {
             let failure = Config::parse(&format!("[notify.phone]\n{text}\n")).unwrap_err();
             assert!(failure.summary().contains(says), "{text}: {}", failure.summary());
         }
+        // An address that is a secret is known when something is sent.
+        let text = "[notify.phone]\nurl_secret = \"URL\"\nsecret = \"KEY\"\nperson = \"ada\"\n[serve]\naddress = \"http://d\"\n";
+        let config = Config::parse(text).unwrap();
+        let target = |url: &str| {
+            let secrets = [("URL", url), ("KEY", "a key")];
+            let secrets = secrets.map(|(name, value)| (name.to_owned(), value.to_owned()));
+            let receiver =
+                config.notify["phone"].receiver("phone", Path::new("/"), &secrets.into());
+            receiver.target.err().unwrap_or_default()
+        };
+        assert!(target("http://a.example").contains("unencrypted"));
+        assert_eq!(target("https://a.example"), "");
         let failure = Config::parse("[notify.\"a b\"]\ncommand = [\"x\"]\n").unwrap_err();
         assert!(failure.summary().contains("is no name"), "{}", failure.summary());
     }

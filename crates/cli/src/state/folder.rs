@@ -181,16 +181,28 @@ impl StateRoot {
         made.map(|()| StateFolder { path })
     }
 
-    /// Removes a state folder; what a crash leaves of it is removed with the next change.
-    pub fn remove(&self, _: &StateLock, folder: &StateFolder) -> Result<(), Failure> {
+    /// Removes a state folder; what a crash leaves of it is removed with the next change. Nobody finds it any more when
+    /// `before` gets it, and nobody uses it.
+    pub fn remove(
+        &self,
+        _: &StateLock,
+        folder: &StateFolder,
+        before: impl FnOnce(&StateFolder),
+    ) -> Result<(), Failure> {
         self.remove_drafts();
-        let draft = self.0.join(format!("{DRAFT}{}", folder.name()));
-        std::fs::rename(&folder.path, &draft)
-            .and_then(|()| std::fs::remove_dir_all(&draft))
-            .map_err(|error| {
-                let message = format!("`{}` cannot be removed: {error}", folder.path.display());
-                Failure::new(Code::FileUnwritable, message)
-            })
+        let fail = |error: std::io::Error| {
+            let message = format!("`{}` cannot be removed: {error}", folder.path.display());
+            Failure::new(Code::FileUnwritable, message)
+        };
+        let draft = StateFolder { path: self.0.join(format!("{DRAFT}{}", folder.name())) };
+        std::fs::rename(&folder.path, &draft.path).map_err(fail)?;
+        // Somebody may have begun to use it meanwhile; from now on nobody can.
+        if draft.is_in_use() {
+            std::fs::rename(&draft.path, &folder.path).map_err(fail)?;
+            return Err(folder.is_used());
+        }
+        before(&draft);
+        std::fs::remove_dir_all(&draft.path).map_err(fail)
     }
 
     /// Removes what processes that died left behind; the lock is held, so none is at work.
@@ -256,8 +268,18 @@ impl StateFolder {
         Ok(store.list_traces(&any)?.is_empty())
     }
 
+    /// Fails if a live process uses it.
+    pub fn require_unused(&self) -> Result<(), Failure> {
+        if self.is_in_use() { Err(self.is_used()) } else { Ok(()) }
+    }
+
+    fn is_used(&self) -> Failure {
+        let message = format!("a live process uses `{}`", self.path.display());
+        Failure::new(Code::StateLockAcquireFailed, message)
+    }
+
     /// Whether a live process uses it: one holds a lock in it.
-    pub fn is_in_use(&self) -> bool {
+    fn is_in_use(&self) -> bool {
         let folders = [self.path.join(format!("{DATABASE}.locks")), self.path.join("locks")];
         folders.iter().any(|folder| {
             let files = std::fs::read_dir(folder).into_iter().flatten().flatten();

@@ -9,6 +9,7 @@ use std::path::Path;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
+use windlass_beneath::{Access, Folder};
 use windlass_kernel::Code;
 
 use crate::atomic;
@@ -115,10 +116,16 @@ pub fn read_id(folder: &Path) -> Result<Option<ProjectId>, Failure> {
     ProjectId::try_from(text.trim_end().to_owned()).map(Some).map_err(damaged)
 }
 
-/// Writes the id into a project's configuration folder.
+/// Writes the id into a project's configuration folder, which must not be a link.
 pub fn write_id(folder: &Path, id: &ProjectId) -> Result<(), Failure> {
     let path = folder.join(FILE);
-    atomic::write(&path, format!("{id}\n").as_bytes()).map_err(|error| cannot_write(&path, &error))
+    let write = || {
+        let (root, name) = atomic::parts(folder)?;
+        let text = format!("{id}\n");
+        let folder = Folder::open(root)?.folder(name)?;
+        folder.replace_durably(Path::new(FILE), text.as_bytes(), Access::AtMost(0o600))
+    };
+    write().map_err(|error: std::io::Error| cannot_write(&path, &error))
 }
 
 /// The record of the project that a state folder belongs to.

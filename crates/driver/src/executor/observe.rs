@@ -1,9 +1,11 @@
 //! Reads the state of the workspace.
 
 use std::collections::BTreeMap;
+use std::io::Read as _;
 use std::path::Path;
 
 use serde::Deserialize;
+use windlass_beneath::{Folder, Kind};
 use windlass_kernel::run::Run;
 use windlass_kernel::{Digest, canon};
 
@@ -30,17 +32,18 @@ impl Driver {
     /// Reads the project's context file; a JSON object that is not empty is valid.
     pub(super) fn context_file(&self, workspace: &Path) -> Result<ContextFile, EngineError> {
         let path = workspace.join(self.config().context_file());
-        let read = std::fs::symlink_metadata(&path).and_then(|metadata| {
-            if !metadata.is_file() {
-                return Err(std::io::Error::other("it is not a regular file"));
-            }
+        let read = || -> std::io::Result<(Vec<u8>, u64)> {
+            let file = Folder::open(workspace)?.file(Path::new(self.config().context_file()))?;
+            let length = file.metadata()?.len();
             // What is longer is not valid, so its content does not matter.
-            let is_short =
-                usize::try_from(metadata.len()).is_ok_and(|len| len <= CONTEXT_BYTES_MAX);
-            let bytes = if is_short { std::fs::read(&path)? } else { Vec::new() };
-            Ok((bytes, metadata.len()))
-        });
-        match read {
+            let is_short = usize::try_from(length).is_ok_and(|len| len <= CONTEXT_BYTES_MAX);
+            let mut bytes = Vec::new();
+            if is_short {
+                file.take(length).read_to_end(&mut bytes)?;
+            }
+            Ok((bytes, length))
+        };
+        match read() {
             Ok((bytes, length)) => {
                 let parsed = canon::parse(&bytes, CONTEXT_BYTES_MAX).ok();
                 let object = parsed.as_ref().and_then(serde_json::Value::as_object);
@@ -77,24 +80,23 @@ pub(super) fn files(job: &BuiltinJob<'_>) -> Result<Option<BTreeMap<String, Dige
     if names.len() > FILES_MAX {
         return Ok(None);
     }
+    let Ok(root) = Folder::open(workspace) else { return Ok(None) };
     let digests = names.into_iter().map(|name| {
-        let digest = digest(&workspace.join(&name))?;
+        let digest = digest(&root, Path::new(&name))?;
         Some((name, digest))
     });
     Ok(digests.collect())
 }
 
-fn digest(path: &Path) -> Option<Digest> {
-    match std::fs::symlink_metadata(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Some(REMOVED),
-        Ok(metadata) if metadata.is_symlink() => {
-            let target = std::fs::read_link(path).ok()?;
+fn digest(root: &Folder, path: &Path) -> Option<Digest> {
+    match root.look(path).ok()?.map(|found| found.kind) {
+        None => Some(REMOVED),
+        Some(Kind::Link) => {
+            let target = root.link_target(path).ok()?;
             Some(Digest::of(target.to_string_lossy().as_bytes()))
         }
-        Ok(metadata) if metadata.is_file() && metadata.len() <= FILE_BYTES_MAX => {
-            std::fs::read(path).ok().map(|bytes| Digest::of(&bytes))
-        }
-        Ok(_) | Err(_) => None,
+        Some(Kind::File) => root.read(path, FILE_BYTES_MAX).ok().map(|bytes| Digest::of(&bytes)),
+        Some(Kind::Folder | Kind::Pipe | Kind::Socket | Kind::Device) => None,
     }
 }
 
@@ -136,8 +138,9 @@ pub(super) fn changed(
         }
     }
     // A file that differed from the base before and does not any more has changed too.
+    let root = Folder::open(&job.assignment.workspace).ok();
     for path in before.keys().filter(|path| !now.contains_key(*path)) {
-        let digest = digest(&job.assignment.workspace.join(path));
+        let digest = root.as_ref().and_then(|root| digest(root, Path::new(path)));
         changed.insert(path.clone(), digest.unwrap_or(REMOVED));
     }
     Ok(Some(changed))

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Component, Path};
 
 use serde_json::Value;
+use windlass_beneath::Folder;
 
 /// The maximum size of a file that is searched for a symbol.
 const FILE_BYTES_MAX: u64 = 16 << 20;
@@ -65,9 +66,9 @@ fn exists(workspace: &Path, path: &str) -> bool {
 }
 
 fn read(workspace: &Path, path: &str) -> Option<String> {
-    let path = inside(workspace, path)?;
-    let small = std::fs::metadata(&path).ok()?.len() <= FILE_BYTES_MAX;
-    if small { std::fs::read_to_string(path).ok() } else { None }
+    inside(workspace, path)?;
+    let bytes = Folder::open(workspace).ok()?.read(Path::new(path), FILE_BYTES_MAX).ok()?;
+    String::from_utf8(bytes).ok()
 }
 
 fn has_symbol(workspace: &Path, symbol: &str) -> bool {

@@ -104,7 +104,7 @@ fn what_could_not_be_read_back_is_not_saved() {
         (Code::DriverSaveRefused, "task-1", BTreeMap::from([(" ".into(), json!(1))])),
         (Code::DriverSaveRefused, "", BTreeMap::from([("a".into(), json!(1))])),
         (Code::JsonNumberUnsafe, "task-1", BTreeMap::from([("a".into(), json!(u64::MAX))])),
-        (Code::JsonInvalid, "task-1", BTreeMap::from([("a".into(), deep)])),
+        (Code::DocSizeExceeded, "task-1", BTreeMap::from([("a".into(), deep)])),
         (
             Code::DocSizeExceeded,
             "task-1",

@@ -120,13 +120,14 @@ impl Executors {
 
     /// Runs a program of a run, confined to a workspace.
     fn run_in(&self, program: Program, run: &Run, workspace: &Path) -> Result<Reply, EngineError> {
-        let Program { argv, stdin, cwd, limits, pinned, staged, measures } = program;
+        let Program { argv, stdin, cwd, limits, pinned, staged, measures, prepares } = program;
         let mut confinement = self.gateways.confinement(workspace, run.head.trace_id);
         match &mut confinement {
             Some(confinement) => {
                 confinement.pinned = pinned;
                 confinement.staged = staged;
-                confinement.drops_git_changes = measures;
+                confinement.measures = measures;
+                confinement.drops_git_changes = prepares;
             }
             None if staged.is_some() => {
                 let why = "a hook of the repository is run in a cell only".to_owned();
@@ -170,7 +171,7 @@ impl SetupRunner for Executors {
     ) -> Result<SetupOutput, EngineError> {
         let limits = Limits { timeout, output_bytes_max: ANSWER_BYTES_MAX };
         // A setup does no work, so what it does to git is dropped.
-        let program = Program { measures: true, ..Program::new(argv, limits) };
+        let program = Program { prepares: true, ..Program::new(argv, limits) };
         Ok(match self.run_in(program, run, workspace)? {
             Reply::Success { result } => SetupOutput { output: tail(&result), failure: None },
             Reply::Failure { code, message, result, .. } => {
@@ -195,15 +196,18 @@ pub(super) struct Program {
     pub pinned: Vec<PinnedPath>,
     /// The tree that git shows it as staged.
     pub staged: Option<TreeId>,
-    /// Whether it only measures work, so that what it does to git is dropped.
+    /// Whether it only measures work, so that what it does to git, caches and `/tmp` is dropped.
     pub measures: bool,
+    /// Whether it prepares work, so that what it does to git is dropped.
+    pub prepares: bool,
 }
 
 impl Program {
     /// A program that gets everything as it is.
     pub fn new(argv: &[String], limits: Limits) -> Self {
         let (argv, pinned) = (argv.to_vec(), Vec::new());
-        Self { argv, stdin: None, cwd: None, limits, pinned, staged: None, measures: false }
+        let (measures, prepares) = (false, false);
+        Self { argv, stdin: None, cwd: None, limits, pinned, staged: None, measures, prepares }
     }
 }
 

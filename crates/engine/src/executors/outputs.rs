@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::path::Path;
 
+use windlass_beneath::Folder;
 use windlass_kernel::Digest;
 use windlass_text::{Glob, GlobKind, GlobText};
 use windlass_workspace::walk_files;
@@ -27,13 +28,14 @@ pub(super) fn collect(
     });
     let globs = globs.collect::<Result<_, _>>()?;
     let matched = vec![false; patterns.len()];
-    let mut collector = OutputCollector { globs, matched, outputs: BTreeMap::new() };
+    let root = Folder::open(workspace).map_err(|error| error.to_string())?;
+    let mut collector = OutputCollector { root, globs, matched, outputs: BTreeMap::new() };
     walk_files(workspace, &mut |file| {
         // A name that is not UTF-8 cannot be matched by a pattern.
         if !file.is_utf8 || !file.kind.is_file() {
             return Ok(());
         }
-        collector.add(&workspace.join(file.path), file.path)
+        collector.add(file.path)
     })?;
     match patterns.iter().zip(&collector.matched).find(|(_, matched)| !**matched) {
         Some((pattern, _)) => {
@@ -44,6 +46,7 @@ pub(super) fn collect(
 }
 
 struct OutputCollector {
+    root: Folder,
     globs: Vec<Glob>,
     /// For each pattern, whether it has matched a file that is not empty.
     matched: Vec<bool>,
@@ -51,7 +54,7 @@ struct OutputCollector {
 }
 
 impl OutputCollector {
-    fn add(&mut self, file: &Path, path: &str) -> Result<(), String> {
+    fn add(&mut self, path: &str) -> Result<(), String> {
         let name = GlobText::new(path);
         let globs = self.globs.iter().enumerate();
         let matching: Vec<usize> =
@@ -60,21 +63,21 @@ impl OutputCollector {
             return Ok(());
         }
         let unreadable = |error: std::io::Error| format!("`{path}` cannot be read: {error}");
-        let bytes = match std::fs::symlink_metadata(file) {
-            Ok(metadata) => metadata.len(),
+        let content = match self.root.read(Path::new(path), BYTES_MAX) {
+            Ok(content) => content,
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::FileTooLarge => {
+                return Err(format!("`{path}` is larger than {BYTES_MAX} bytes"));
+            }
             Err(error) => return Err(unreadable(error)),
         };
-        if bytes > BYTES_MAX {
-            return Err(format!("`{path}` is larger than {BYTES_MAX} bytes"));
-        }
         if self.outputs.len() >= FILES_MAX {
             return Err(format!("the outputs match more than {FILES_MAX} files"));
         }
-        let digest = Digest::of(&std::fs::read(file).map_err(unreadable)?);
+        let digest = Digest::of(&content);
         for at in matching {
             if let Some(matched) = self.matched.get_mut(at) {
-                *matched |= bytes > 0;
+                *matched |= !content.is_empty();
             }
         }
         self.outputs.insert(path.to_owned(), digest);

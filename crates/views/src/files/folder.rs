@@ -1,18 +1,19 @@
 //! The folder of the files of runs: files are written atomically, and nothing outside is touched.
 //!
-//! Every file is opened relative to a handle of its folder, and no symbolic link inside the root is
-//! followed, so a planted link cannot redirect a write. All processes share one lock file: every writer
+//! Every file is opened relative to a handle of its folder, and no symbolic link is followed, inside the root or on the
+//! way to it, so a planted link cannot redirect a write: the root may lie in a workspace, where agents make links. All processes share one lock file: every writer
 //! holds the lock, so a temporary file that is found under it is a leftover. Temporary files have a folder of
 //! their own: those of runs become many, and would have to be listed to find a leftover among them.
 
 use std::fs::File;
 use std::io::{self, Read as _, Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::fs::{AtFlags, Dir, Mode, OFlags, mkdirat, openat, renameat, statat, unlinkat};
 use rustix::io::Errno;
+use windlass_beneath::Folder as Root;
 use windlass_engine::EngineError;
 
 /// The prefix of the paths of `windlass-formats`, which the root replaces.
@@ -31,6 +32,7 @@ static NUMBER: AtomicU64 = AtomicU64::new(0);
 
 /// The root folder.
 pub(super) struct Folder {
+    /// An absolute path without links.
     root: PathBuf,
 }
 
@@ -62,8 +64,7 @@ impl Folder {
     /// Waits for the lock for writing, and removes what dead processes left.
     pub(super) fn lock(&self) -> Result<Locked, EngineError> {
         let lock = || {
-            create_folders(&self.root)?;
-            let root = File::open(&self.root)?;
+            let root = Root::make_real(&self.root)?;
             let flags = OFlags::CREATE | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let file = File::from(openat(&root, LOCK, flags, Mode::from_raw_mode(0o644))?);
             file.lock()?;
@@ -149,7 +150,7 @@ impl Folder {
                     Err(error) => return Err(error.into()),
                 };
                 // As long as there is something in it, it stays.
-                let _ = unlinkat(File::open(&self.root)?, folder, AtFlags::REMOVEDIR);
+                let _ = unlinkat(Root::open_real(&self.root)?, folder, AtFlags::REMOVEDIR);
                 Ok(existed)
             };
             removed += u64::from(remove().map_err(|source| self.unwritable(path, source))?);
@@ -285,10 +286,9 @@ impl Folder {
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             opened => return opened,
         }
-        create_folders(&self.root)?;
-        let root = File::open(&self.root)?;
+        let root = Root::make_real(&self.root)?;
         match mkdirat(&root, folder, Mode::from_raw_mode(0o755)) {
-            Ok(()) => root.sync_all()?,
+            Ok(()) => root.sync()?,
             Err(rustix::io::Errno::EXIST) => {}
             Err(error) => return Err(error.into()),
         }
@@ -296,7 +296,7 @@ impl Folder {
     }
 
     fn open_existing(&self, folder: &str) -> io::Result<File> {
-        let root = File::open(&self.root)?;
+        let root = Root::open_real(&self.root)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         Ok(File::from(openat(&root, folder, flags, Mode::empty())?))
     }
@@ -341,24 +341,6 @@ fn create_temporary(folder: &File) -> io::Result<(String, File)> {
             Err(rustix::io::Errno::EXIST) => {}
             Err(error) => return Err(error.into()),
         }
-    }
-}
-
-/// Creates a folder and its parents durably.
-fn create_folders(path: &Path) -> io::Result<()> {
-    if path.is_dir() {
-        return Ok(());
-    }
-    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        create_folders(parent)?;
-    }
-    match std::fs::create_dir(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && path.is_dir() => {}
-        created => created?,
-    }
-    match path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        Some(parent) => File::open(parent)?.sync_all(),
-        None => Ok(()),
     }
 }
 

@@ -197,6 +197,7 @@ fn contains(line: &[u8], part: &[u8]) -> bool {
 }
 
 #[cfg(test)]
+#[expect(clippy::disallowed_methods, reason = "tests look at the files as others do")]
 mod tests {
     use super::*;
 

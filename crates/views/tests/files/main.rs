@@ -6,6 +6,7 @@
     clippy::indexing_slicing,
     reason = "a test may fail loudly"
 )]
+#![expect(clippy::disallowed_methods, reason = "tests look at the files as others do")]
 
 mod contract;
 mod disk;

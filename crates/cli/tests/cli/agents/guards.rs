@@ -16,6 +16,8 @@ const ALWAYS: [&str; 2] = ["works", "denied"];
 const OTHERS: usize = 3;
 /// What stands in the page for a case that is not tried with a client.
 const NOT_TRIED: &str = "–";
+/// How the table of the page begins.
+const HEADING: &str = "| what fails |";
 /// The row of the page with the levels.
 const LEVEL: &str = "**level**";
 
@@ -30,11 +32,13 @@ struct Column {
 
 fn column_of_page(client: &str) -> Column {
     let page = std::fs::read_to_string(repository("docs/guards.md")).expect("the page");
-    let mut rows = page.lines().filter_map(|line| {
+    // The page has other tables, too.
+    let table = page.lines().skip_while(|line| !line.starts_with(HEADING));
+    let mut rows = table.map_while(|line| {
         let cells = line.strip_prefix("| ")?.strip_suffix(" |")?;
         Some(cells.split(" | ").map(str::to_owned).collect::<Vec<_>>())
     });
-    let heading = rows.find(|cells| cells[0] == "what fails").expect("the table");
+    let heading = rows.next().expect("the table");
     let is_ours = |title: &String| title.split(' ').next() == Some(client);
     let at = heading.iter().position(is_ours).expect("a column of the client");
     let version = heading[at].split_once(' ').expect("a version").1.to_owned();

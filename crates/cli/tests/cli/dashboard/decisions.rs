@@ -125,6 +125,12 @@ fn what_became_of_an_interrupted_call_is_asked_and_said() {
     }
 }
 
+/// The digest of what a page asks about.
+fn shown_on(page: &str) -> &str {
+    let value = page.split("name=\"shown\" value=\"").nth(1).expect("a digest");
+    value.split('"').next().unwrap()
+}
+
 #[test]
 fn an_interrupted_call_of_a_run_that_has_ended_is_settled_on_its_own_page() {
     let repo = Repo::new();
@@ -145,8 +151,8 @@ fn an_interrupted_call_of_a_run_that_has_ended_is_settled_on_its_own_page() {
     assert!(page.contains("name=\"effect\"") && !page.contains("through its run"), "{page}");
     // It cannot be made any more.
     assert!(!page.contains("value=\"not_run\""), "{page}");
-    let form = "reason=nobody+knows&effect=failed";
-    served.browse(&cookie, "POST", &format!("{address}/approve"), form).status(303);
+    let form = format!("reason=nobody+knows&effect=failed&shown={}", shown_on(&page));
+    served.browse(&cookie, "POST", &format!("{address}/approve"), &form).status(303);
     let inbox = served.browse(&cookie, "GET", "/", "").status(200).body;
     assert!(inbox.contains("Nothing waits for you."), "{inbox}");
     assert!(!repo.root().join("built.txt").exists());
@@ -166,7 +172,13 @@ fn a_call_outside_of_runs_that_was_interrupted_is_settled_on_its_page() {
     served.browse(&cookie, "POST", &approve, "reason=x&effect=maybe").status(422);
     let deny = format!("{address}/deny");
     served.browse(&cookie, "POST", &deny, "reason=x&effect=ran").status(422);
-    served.browse(&cookie, "POST", &approve, "reason=I+saw+the+file&effect=ran").status(303);
+    let settle = |shown: &str| {
+        let form = format!("reason=I+saw+the+file&effect=ran&shown={shown}");
+        served.browse(&cookie, "POST", &approve, &form)
+    };
+    // About something else.
+    settle(&"0".repeat(64)).status(409);
+    settle(shown_on(&page)).status(303);
     let shown = repo.windlass(&["call", "show", &call, "--json"]).exit(0).json();
     assert_eq!(shown["state"], "COMPLETED", "{shown}");
     assert_eq!(repo.read("once.txt"), "x\n");

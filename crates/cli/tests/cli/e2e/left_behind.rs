@@ -205,3 +205,141 @@ fn what_a_killed_windlass_left_is_found_by_recover() {
     // Once.
     lab.prints("confined", "true");
 }
+
+#[test]
+fn ordinary_work_with_such_files_passes() {
+    let lab = Lab::new();
+    lab.place.write("CLAUDE.md", "one\n");
+    lab.place.write(".github/workflows/ci.yml", "on: push\n");
+    std::os::unix::fs::symlink("/nonexistent/x", lab.place.work().join("broken")).unwrap();
+    repository(&lab);
+    let work = lab.place.work();
+    git(&work, &["switch", "-qc", "branch"]);
+    lab.place.write("a", "a\n");
+    git(&work, &["add", "a"]);
+    git(&work, &["commit", "-qm", "a"]);
+    git(&work, &["switch", "-q", "main"]);
+    lab.place.write("CLAUDE.md", "two\n");
+    git(&work, &["commit", "-qam", "two"]);
+    git(&work, &["switch", "-q", "branch"]);
+    // What a person has committed comes by a merge, too.
+    lab.prints("confined", "git merge -q -m merged main");
+    assert_eq!(lab.place.read("CLAUDE.md"), "two\n");
+    // A work tree has what its commit has.
+    lab.prints("confined", "git worktree add -q wt main 2>&1");
+    assert_eq!(lab.place.read("wt/CLAUDE.md"), "two\n");
+    assert!(lab.place.work().join("wt/.windlass/config.toml").exists());
+    assert!(lab.place.work().join("wt/broken").is_symlink());
+    // Nobody obeys what packages bring.
+    lab.prints(
+        "confined",
+        "mkdir -p node_modules/x/.github/workflows && touch node_modules/x/{.travis.yml,.github/workflows/a.yml}",
+    );
+    lab.prints(
+        "confined",
+        "git rm -q broken && git commit -qm gone && git switch -q --detach main",
+    );
+    assert!(lab.place.work().join("broken").is_symlink());
+}
+
+#[test]
+fn what_a_person_has_not_committed_is_put_back() {
+    let lab = Lab::new();
+    repository(&lab);
+    for name in [".vscode/settings.json", "CLAUDE.md", "AGENTS.md"] {
+        lab.place.write(name, "mine\n");
+    }
+    held(&lab, "rm -rf .vscode CLAUDE.md; mv AGENTS.md b");
+    for name in [".vscode/settings.json", "CLAUDE.md", "AGENTS.md"] {
+        assert_eq!(lab.place.read(name), "mine\n", "{name}");
+    }
+}
+
+#[test]
+fn a_folder_that_nobody_may_enter_hides_nothing() {
+    let lab = Lab::new();
+    repository(&lab);
+    let deep = "d=$(printf 'x%.0s' {1..200}); for i in {1..24}; do mkdir -p $d && cd $d || break; done; ln -s /etc/passwd l";
+    let script = format!(
+        "mkdir -p aa/.vscode shut && echo x > aa/.vscode/tasks.json && chmod 555 aa/.vscode && chmod 000 shut\n\
+         mkdir -p .husky && echo x > .husky/pre-commit\n({deep}) 2>/dev/null; true"
+    );
+    let report = lab.call("confined", &script).exit(1).json();
+    assert_eq!(report["error"]["code"], "PROTECTED_PATH_CHANGED", "{report}");
+    for name in ["aa/.vscode/tasks.json", ".husky/pre-commit"] {
+        assert!(!lab.place.work().join(name).exists(), "{name}: {report}");
+    }
+    // What lies too deep to be moved is told until a person removes it.
+    let told = lab.call("confined", "true").exit(1).json();
+    assert_eq!(told["error"]["code"], "PROTECTED_PATH_CHANGED", "{told}");
+    std::fs::remove_dir_all(lab.place.work().join("x".repeat(200))).unwrap();
+    lab.prints("confined", "true");
+}
+
+#[test]
+fn a_script_changes_nothing_that_settings_of_git_name() {
+    let lab = Lab::new();
+    lab.place.write("tools/git.inc", "[alias]\n\tst = status\n");
+    lab.place.write("tools/clean.sh", "cat\n");
+    repository(&lab);
+    let work = lab.place.work();
+    git(&work, &["config", "include.path", "../tools/git.inc"]);
+    git(&work, &["config", "filter.x.clean", "sh tools/clean.sh"]);
+    git(&work, &["config", "core.hooksPath", "ci/steps"]);
+    git(&work, &["config", "alias.later", "!tools/later.sh"]);
+    let message = held(
+        &lab,
+        "printf '[core]\\n\\tfsmonitor = touch pwned\\n' >> tools/git.inc\n\
+         echo 'touch pwned' >> tools/clean.sh\n\
+         mkdir -p ci/steps && echo 'touch pwned' > ci/steps/post-checkout && chmod +x ci/steps/*\n\
+         echo 'touch pwned' > tools/later.sh\n\
+         echo work > tools/other.sh",
+    );
+    for (path, setting) in [
+        ("tools/git.inc", "include.path"),
+        ("tools/clean.sh", "filter.x.clean"),
+        ("ci/steps/post-checkout", "core.hookspath"),
+        ("tools/later.sh", "alias.later"),
+    ] {
+        assert!(message.contains(path) && message.contains(setting), "{path}: {message}");
+    }
+    assert_eq!(lab.place.read("tools/clean.sh"), "cat\n");
+    assert_eq!(lab.place.read("tools/git.inc"), "[alias]\n\tst = status\n");
+    assert!(!work.join("ci/steps/post-checkout").exists() && !work.join("tools/later.sh").exists());
+    assert_eq!(lab.place.read("tools/other.sh"), "work\n");
+    // A person takes no part in what the settings do not name.
+    lab.prints("confined", "echo more >> tools/other.sh; mkdir -p ci/other && touch ci/other/x");
+}
+
+#[test]
+fn a_person_takes_over_what_was_held_back() {
+    let lab = Lab::new();
+    lab.place.write("CLAUDE.md", "one\n");
+    repository(&lab);
+    let run = |args: &[&str]| lab.place.run(&[&["call", "held-back"], args].concat());
+    run(&[]).exit(0).says("nothing is held back");
+    held(&lab, "echo two > CLAUDE.md; mkdir -p .vscode && echo '{}' > .vscode/tasks.json");
+    let list = run(&["--json"]).exit(0).json();
+    let name = list[0]["name"].as_str().unwrap();
+    let items = list[0]["items"].as_array().unwrap();
+    let paths: Vec<&str> = items.iter().map(|item| item["path"].as_str().unwrap()).collect();
+    assert_eq!(paths, [".vscode/tasks.json", "CLAUDE.md"]);
+    run(&[name]).exit(0).says("-one").says("+two").says("tasks.json");
+    run(&[name, "--take", "other"]).fails_with(2, "REQUEST_INVALID");
+    // The person is asked as if an agent had made the call, and the decision is recorded.
+    let report = run(&[name, "--take", "CLAUDE.md", "--json"]).exit(4).json();
+    assert_eq!(lab.place.read("CLAUDE.md"), "one\n");
+    let id = report["trace_id"].as_str().unwrap();
+    let why = ["--by", "ada", "--reason", "looked at it"];
+    lab.place.run(&[&["call", "approve", id], &why[..]].concat()).exit(0);
+    assert_eq!(lab.place.read("CLAUDE.md"), "two\n");
+    // It was accepted: no later command is blamed for it.
+    lab.prints("confined", "true");
+    assert_eq!(lab.place.read("CLAUDE.md"), "two\n");
+    let report = run(&[name, "--take", ".vscode/tasks.json", "--json"]).exit(4).json();
+    let id = report["trace_id"].as_str().unwrap();
+    lab.place.run(&[&["call", "approve", id], &why[..]].concat()).exit(0);
+    assert_eq!(run(&["--json"]).exit(0).json()[0]["taken"], true);
+    run(&[name, "--drop"]).exit(0);
+    run(&[]).exit(0).says("nothing is held back");
+}

@@ -92,6 +92,24 @@ fn a_decision_that_was_changed_is_found() {
 }
 
 #[test]
+fn a_script_that_changed_after_it_was_shown_is_not_run_again() {
+    let place = Place::with_project();
+    let id = held_script(&place);
+    let approve = ["call", "approve", &id, "--reason", "looked"];
+    let killed = place.run_with("WINDLASS_CRASH_AT", "dispatch.before:1", &approve);
+    assert_eq!(killed.code, None, "{killed}");
+    place.write("deploy.sh", "echo two > deployed\n");
+    let settle = ["call", "settle", "--not-run", &id, "--reason", "it did not run"];
+    place.run(&settle).fails_with(3, "HOLD_STALE").warns("deploy.sh");
+    let shown = place.run(&["call", "show", &id]).exit(0).says("has changed since");
+    let digest =
+        shown.text().lines().find_map(|line| line.trim().strip_prefix("shown    ")).unwrap();
+    place.run(&[&settle[..], &["--shown", digest]].concat()).exit(0);
+    assert_eq!(place.read("deployed"), "two\n");
+    place.run(&["verify"]).exit(0);
+}
+
+#[test]
 fn a_file_that_changed_after_the_question_makes_the_answer_stale() {
     let place = Place::with_project();
     let id = held_script(&place);

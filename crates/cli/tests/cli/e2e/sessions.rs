@@ -317,7 +317,8 @@ fn no_agent_breaks_the_glass() {
     let id = place.run(&["call", "list", "--held", "--ids"]).exit(0).text().trim().to_owned();
     let approve = ["call", "approve", &id, "--reason", "looked at it"];
     place.run(&[&approve[..], &["--by", "ada"]].concat()).fails_with(3, "PERSON_LOCKED");
-    place.run(&[&approve[..], &place.protect("eve")[..]].concat()).exit(0);
+    place.run(&["people", "revoke", "ada"]).exit(0);
+    place.run(&[&approve[..], &place.protect("ada")[..]].concat()).exit(0);
 }
 
 /// A record of Claude Code in which a tool was used.

@@ -353,6 +353,17 @@ fn states_are_listed_and_removed() {
 }
 
 #[test]
+fn nothing_of_a_removed_state_stays_in_the_repository() {
+    let repo = Repo::new();
+    repo.run(&passing()).exit(0);
+    let refs = || repo.git(&["for-each-ref", "refs/windlass"]);
+    assert_ne!(refs(), "");
+    let id = repo.read(".windlass/id").trim().to_owned();
+    repo.windlass(&["state", "remove", &id, "--force", "--yes"]).exit(0).quiet();
+    assert_eq!(refs(), "");
+}
+
+#[test]
 fn a_state_in_use_is_neither_removed_nor_bound() {
     let repo = Repo::new();
     let mut call = repo.place.command(&["call", "run", "shell/run", "--new-key", "--args"]);

@@ -157,6 +157,16 @@ fn a_crash_while_an_approved_call_runs_does_not_block_the_run() {
     assert_eq!(repo.read("built.txt"), "built\n");
     // The call has changed the workspace; whether it ran is asked.
     repo.windlass(&["resume", &id]).exit(4);
+    // What is refused settles nothing.
+    let shown = repo.windlass(&["queue", "show", &id]).exit(0);
+    let call = shown.text().lines().find_map(|line| line.trim().strip_prefix("call     "));
+    let call = call.unwrap().to_owned();
+    let stale = "0".repeat(64);
+    let ran = ["queue", "approve", &id, "--ran", "--shown", &stale];
+    repo.windlass(&[&ran[..], &VOICE].concat()).fails_with(3, "HOLD_STALE");
+    let settle = ["call", "settle", "--not-run", &call, "--shown", &stale];
+    repo.windlass(&[&settle[..], &VOICE].concat()).fails_with(3, "HOLD_STALE");
+    assert_eq!(repo.windlass(&["call", "show", &call, "--json"]).json()["state"], "EXECUTING");
     repo.windlass(&[&approve[..], &["--ran"]].concat()).exit(0);
     assert_eq!(repo.stands(&id)["outcome"], "PASS");
     assert_eq!(repo.git(&["show", "HEAD:built.txt"]), "built");

@@ -43,6 +43,7 @@ mod mends_21_meanwhile;
 mod mistakes;
 mod packets;
 mod phases;
+mod planted_links;
 mod purge;
 mod queue;
 mod recover;

@@ -234,6 +234,8 @@ fn a_hook_in_the_work_tree_is_that_of_the_base() {
         hook(&repo, ".hooks/pre-commit", "echo no; exit 1", 0o755);
         repo.commit("a hook");
         let (id, _) = start(&repo, line);
+        // A change of what git starts is asked about, and then the work.
+        repo.approve(&id).exit(4);
         let run = repo.approve(&id).exit(3).json();
         assert!(run["detail"].as_str().unwrap().contains("pre-commit hook"), "{run}");
         assert_eq!(repo.commits(), 3);

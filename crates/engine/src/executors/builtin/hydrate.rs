@@ -3,6 +3,7 @@
 use std::path::{Component, Path};
 
 use serde_json::json;
+use windlass_beneath::Folder;
 use windlass_kernel::Digest;
 
 use super::{Builtin, BuiltinJob, WorkResult, task_strings};
@@ -60,9 +61,13 @@ fn read(workspace: &Path, reference: &str) -> Result<(u64, Digest), String> {
     if !metadata.is_file() {
         return Err(format!("the reference `{reference}` is not a file"));
     }
-    if metadata.len() > BYTES_MAX {
-        return Err(format!("the reference `{reference}` is larger than {BYTES_MAX} bytes"));
-    }
-    let bytes = std::fs::read(&real).map_err(unreadable)?;
+    // No link can have taken the place of a folder since.
+    let bytes = Folder::read_real(&real, BYTES_MAX).map_err(|error| {
+        if error.kind() == std::io::ErrorKind::FileTooLarge {
+            format!("the reference `{reference}` is larger than {BYTES_MAX} bytes")
+        } else {
+            unreadable(error)
+        }
+    })?;
     Ok((u64::try_from(bytes.len()).unwrap_or(u64::MAX), Digest::of(&bytes)))
 }

@@ -1,10 +1,10 @@
 //! Feeds the files of a workspace to a validator, within limits and never a file outside the workspace.
 
-use std::fs::{File, Metadata};
+use std::fs::Metadata;
 use std::io::{ErrorKind, Read as _};
-use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
+use windlass_beneath::Folder;
 use windlass_governance::{Content, FileValidator, Observation};
 use windlass_workspace::{WalkedFile, is_private, walk_files};
 
@@ -112,16 +112,14 @@ impl FileInspection {
         if top.is_some_and(|top| top.as_os_str().to_str().is_some_and(is_private)) {
             return Err("it leads outside the work".to_owned());
         }
-        // Does not block on a pipe, and does not follow a link created since.
-        let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
-        let flags = i32::try_from(flags.bits()).map_err(|error| error.to_string())?;
         let fault = |error: std::io::Error| error.to_string();
         let kind = std::fs::symlink_metadata(&real).map_err(fault)?;
         if kind.is_dir() {
             return Ok(None);
         }
         is_file(&kind)?;
-        let file = File::options().read(true).custom_flags(flags).open(&real).map_err(fault)?;
+        // Does not block on a pipe, and does not follow a link created since.
+        let file = Folder::file_real(&real).map_err(fault)?;
         let metadata = file.metadata().map_err(fault)?;
         is_file(&metadata)?;
         let bytes = metadata.len();

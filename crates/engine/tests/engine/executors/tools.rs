@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use windlass_engine::Engine;
+use windlass_engine::{Engine, HoldAnswer};
 use windlass_journal::verify_store;
 use windlass_kernel::run::plan::{OnRestart, Trigger};
 use windlass_kernel::run::{Event, VoteDecision};
@@ -116,7 +116,17 @@ fn a_waiting_call_is_made_once_when_people_have_approved() {
     assert!(held.question.contains("world/ask_burn"), "{}", held.question);
     assert_eq!((executed(&world, "ask_burn"), executed(&world, "post")), (0, 0));
     // Nobody settles alone what two people must approve.
-    let settled = engine.settle_call(trace(&run), Answer::Deny, "ann", "no").unwrap_err();
+    let alone = HoldAnswer {
+        decision: VoteDecision::Approved,
+        by: "ann",
+        reason: "it ran",
+        shown: None,
+        conditions: &[],
+        edit: None,
+        again: None,
+        settled: Some(Answer::Ran),
+    };
+    let settled = engine.answer(trace(&run), alone).unwrap_err();
     assert_eq!(settled.code(), Code::RequestInvalid);
     // Names and reasons that are too long together for the call's own record.
     let (ann, bob) = ("a".repeat(100), "b".repeat(100));

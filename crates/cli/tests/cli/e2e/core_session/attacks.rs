@@ -154,7 +154,7 @@ fn only_the_sessions_own_work_is_closed() {
         core.stop().exit(0).text().to_owned()
     };
     let core = Core::new();
-    core.place.write(".env", "SECRET=1\n");
+    core.place.write("mine.txt", "mine\n");
     assert!(finish(&core).contains("changed before the session"));
     let core = Core::new();
     git(&core.place, &["commit", "-q", "--allow-empty", "-m", "mine"]);
