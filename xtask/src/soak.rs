@@ -74,6 +74,17 @@ pub const GROUPS: &[Group] = &[
         ],
     },
     Group {
+        name: "attacks",
+        purpose: "a thousand attempts to get out of cells of each kind, others to leave something behind them",
+        filters: &[
+            "package(windlass-cell) & test(/^attacks::/)",
+            "package(windlass) & test(/^attacks::/)",
+            "package(windlass) & test(/^e2e::left_behind::/)",
+            "package(windlass) & test(/^dashboard::security::/)",
+            "package(windlass-broker) & test(/^(hostile|plain|tunnel)::/)",
+        ],
+    },
+    Group {
         name: "judging",
         purpose: "random shell lines: what policy allows runs in the real bash, and its effects are compared",
         filters: &["package(windlass-cell) & test(/^judged::/)"],

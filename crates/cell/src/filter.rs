@@ -134,6 +134,11 @@ pub(crate) fn programs(level: Level) -> Result<Vec<BpfProgram>, BackendError> {
         libc::SYS_setpriority,
         vec![argument_rule(0, SeccompCmpOp::Ne, 0)?, argument_rule(1, SeccompCmpOp::Ne, 0)?],
     );
+    // The same for its priority at the disk, where 1 stands for one process.
+    rules.insert(
+        libc::SYS_ioprio_set,
+        vec![argument_rule(0, SeccompCmpOp::Ne, 1)?, argument_rule(1, SeccompCmpOp::Ne, 0)?],
+    );
     let keep_capabilities = u64::from(libc::PR_SET_KEEPCAPS.unsigned_abs());
     rules.insert(libc::SYS_prctl, vec![argument_rule(0, SeccompCmpOp::Eq, keep_capabilities)?]);
     add_mode_rules(&mut rules)?;

@@ -6,7 +6,7 @@ use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _}
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use windlass_cell::Access;
+use windlass_cell::{Access, Level};
 
 use super::runner::Outcome;
 use super::world::{World, give};
@@ -195,7 +195,8 @@ impl Judge {
             wrong.push("the launcher goes on after its socket was closed".to_owned());
         }
         let text = outcome.text();
-        if text.contains(&world.canary) {
+        let hides = world.level == Level::Full;
+        if hides && text.contains(&world.canary) {
             wrong.push("a secret was printed".to_owned());
         }
         if let Some(line) =
@@ -221,7 +222,9 @@ impl Judge {
         let tree = Self::look(world);
         if tree != self.tree {
             wrong.extend(self.changed(world, &tree, access));
-            wrong.extend(self.leaked(world, &tree));
+            if hides {
+                wrong.extend(self.leaked(world, &tree));
+            }
             self.restore(world, &tree);
         }
         let mut changed = Tree::new();
@@ -233,11 +236,13 @@ impl Judge {
     /// Protected files that are not as before.
     fn changed(&self, world: &World, tree: &Tree, access: Access) -> Vec<String> {
         let workspace = world.workspace();
-        let hidden = world.hidden();
+        let (hidden, hides) = (world.hidden(), world.level == Level::Full);
         let free = |path: &Path| {
             access == Access::Write
                 && path.strip_prefix(&workspace).is_ok_and(|inside| {
-                    !inside.starts_with(".git") && !inside.starts_with(".windlass")
+                    // The weaker level leaves what lies in the workspace to the look at the end.
+                    world.level == Level::Landlock
+                        || (!inside.starts_with(".git") && !inside.starts_with(".windlass"))
                 })
         };
         let mut wrong = Vec::new();
@@ -245,14 +250,15 @@ impl Judge {
             // A hidden file may move along with its folder.
             let moved = || tree.values().any(|stamp| stamp == before);
             let is_kept = tree.get(path) == Some(before)
-                || (free(path) && !hidden.contains(path))
+                || (free(path) && !(hides && hidden.contains(path)))
                 || (hidden.contains(path) && moved());
             if !is_kept {
                 wrong.push(format!("{} changed: {:?}, {before:?}", path.display(), tree.get(path)));
             }
         }
         let submodule = workspace.join("vendor/lib/.git");
-        if submodule.symlink_metadata().is_ok()
+        if hides
+            && submodule.symlink_metadata().is_ok()
             && self.content.get(&submodule) != Some(&content(&submodule))
         {
             wrong.push("a submodule names another git directory".to_owned());

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use serde::Deserialize;
-use windlass_cell::{Access, Maker};
+use windlass_cell::{Access, Level, Maker};
 
 use judge::Judge;
 use runner::Plan;
@@ -145,8 +145,34 @@ const WORLDS: usize = 3;
 /// The memory limit of those who try to get around it.
 const SMALL_BYTES: u64 = 128 << 20;
 
+/// The attempts that the level with Landlock alone holds: writing, signals and sockets outside. It hides nothing, and
+/// what lies in the workspace is left to the look at the end of a command.
+const LANDLOCK: [&str; 13] = [
+    "files/overwrite/",
+    "files/remove/",
+    "files/rename/",
+    "files/leave-a-file/",
+    "files/standard-descriptors/",
+    "network/tcp/",
+    "network/udp/",
+    "network/unix-socket/",
+    "network/family/",
+    "network/raw/",
+    "network/netlink/",
+    "processes/signal/",
+    "processes/other-process/",
+];
+
+/// Targets of these that it does not hold: the workspace, shared memory, and what only tells of a process.
+const NOT_WITH_LANDLOCK: [&str; 4] = ["/$W", "/dev/shm/", "'getsid'", "'pidfd_open'"];
+
+fn holds_with_landlock(attack: &Attack) -> bool {
+    LANDLOCK.iter().any(|start| attack.id.starts_with(start))
+        && !NOT_WITH_LANDLOCK.iter().any(|target| attack.id.contains(target))
+}
+
 /// Runs all attempts; on cells by `bwrap` one half as each of the users.
-fn attack(user: Option<u32>, maker: &Maker) {
+fn attack(user: Option<u32>, maker: &Maker, level: Level) {
     let only = std::env::var("ATTACK").unwrap_or_default();
     // What a read-class tool has less of is the workspace.
     let about_files = |attack: &Attack| {
@@ -157,9 +183,11 @@ fn attack(user: Option<u32>, maker: &Maker) {
     let writing: Vec<Attack> = corpus()
         .into_iter()
         .filter(|attack| attack.id.contains(&only))
+        .filter(|attack| level == Level::Full || holds_with_landlock(attack))
         .filter(|attack| attack.arch.as_deref().is_none_or(|arch| arch == std::env::consts::ARCH))
         .collect();
-    let reading = writing.iter().filter(|attack| about_files(attack) && !attack.writes).cloned();
+    let reading = writing.iter().filter(|_| level == Level::Full);
+    let reading = reading.filter(|attack| about_files(attack) && !attack.writes).cloned();
     // Where nothing can be changed, no attempt hides another.
     let reading = reading.map(|attack| Attack { together: true, ..attack }).collect();
     let attacks = shared(writing).into_iter().map(|attack| (Access::Write, attack));
@@ -168,8 +196,13 @@ fn attack(user: Option<u32>, maker: &Maker) {
     let (first, step) = if is_half { (usize::from(user.is_some()), 2) } else { (0, 1) };
     let attacks: Vec<(Access, Attack)> = attacks.skip(first).step_by(step).collect();
     let next = AtomicUsize::new(0);
+    let make = || {
+        let mut world = World::new(user);
+        (world.maker, world.level) = (maker.clone(), level);
+        world
+    };
     let wrong: Vec<String> = std::thread::scope(|scope| {
-        let one = || attack_one_world(user, maker, &attacks, &next, !only.is_empty());
+        let one = || attack_one_world(make(), &attacks, &next, !only.is_empty());
         let threads: Vec<_> = (0..WORLDS).map(|_| scope.spawn(one)).collect();
         threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
     });
@@ -211,14 +244,11 @@ fn shared_bytes() -> u64 {
 
 /// Runs the attempts that no other thread takes, and returns those that got through.
 fn attack_one_world(
-    user: Option<u32>,
-    maker: &Maker,
+    mut world: World,
     attacks: &[(Access, Attack)],
     next: &AtomicUsize,
     is_shown: bool,
 ) -> Vec<String> {
-    let mut world = World::new(user);
-    world.maker = maker.clone();
     let mut judge = Judge::new(&world);
     let mut wrong = Vec::new();
     while let Some((access, attack)) = attacks.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -260,14 +290,14 @@ fn attack_one_world(
 
 #[test]
 fn nothing_gets_out_of_a_cell() {
-    attack(None, &Maker::Own);
+    attack(None, &Maker::Own, Level::Full);
 }
 
 /// Tests that do not run as root have only their own user.
 #[test]
 fn nothing_gets_out_of_a_cell_of_an_ordinary_user() {
     if rustix::process::getuid().is_root() {
-        attack(Some(NOBODY), &Maker::Own);
+        attack(Some(NOBODY), &Maker::Own, Level::Full);
     } else {
         windlass_testkit::skipped("all tests run as an ordinary user");
     }
@@ -275,16 +305,25 @@ fn nothing_gets_out_of_a_cell_of_an_ordinary_user() {
 
 #[test]
 fn nothing_gets_out_of_a_cell_that_bwrap_makes() {
-    attack(None, &bwrap());
+    attack(None, &bwrap(), Level::Full);
 }
 
 #[test]
 fn nothing_gets_out_of_a_cell_that_bwrap_makes_for_an_ordinary_user() {
     if rustix::process::getuid().is_root() {
-        attack(Some(NOBODY), &bwrap());
+        attack(Some(NOBODY), &bwrap(), Level::Full);
     } else {
         windlass_testkit::skipped("all tests run as an ordinary user");
     }
+}
+
+/// As a user without rights, also in tests that run as root: what this level does not hold, the machine must.
+#[test]
+fn nothing_is_written_or_reached_with_landlock_alone() {
+    let count = corpus().iter().filter(|attack| holds_with_landlock(attack)).count();
+    assert!(count >= 50, "{count}");
+    let user = rustix::process::getuid().is_root().then_some(NOBODY);
+    attack(user, &Maker::Own, Level::Landlock);
 }
 
 fn bwrap() -> Maker {

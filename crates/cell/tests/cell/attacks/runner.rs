@@ -41,6 +41,7 @@ impl Outcome {
 pub struct Plan {
     pub access: Access,
     pub maker: Maker,
+    pub level: Level,
     pub folder: PathBuf,
     pub hidden: Vec<PathBuf>,
     pub limits: CellLimits,
@@ -53,6 +54,7 @@ impl Plan {
         Self {
             access,
             maker: world.maker.clone(),
+            level: world.level,
             folder: world.workspace(),
             hidden: world.hidden(),
             limits: CellLimits {
@@ -69,6 +71,10 @@ impl Plan {
 
 /// The mounts that production makes; changes of the git directory go to `changes`.
 fn mounts(world: &World, plan: &Plan, changes: &Path) -> Result<Vec<Mount>, String> {
+    if plan.level == Level::Landlock {
+        let workspace = Mount::Bind { path: plan.folder.clone(), access: plan.access };
+        return Ok(vec![workspace]);
+    }
     let layout = Layout { variables: world.variables().into_iter().collect(), ..Layout::default() };
     let git = find_git(&plan.folder)?;
     let (upper, work) = (changes.join("upper"), changes.join("work"));
@@ -104,7 +110,7 @@ pub fn start(world: &World, plan: &Plan, line: &str) -> Result<Running, String> 
     let changes = world.path("changes").join(super::world::random());
     let mounts = mounts(world, plan, &changes)?;
     let cell = Cell {
-        level: Level::Full,
+        level: plan.level,
         maker: plan.maker.clone(),
         mounts,
         network: plan.network,

@@ -13,7 +13,7 @@ use std::process::{Child, Command, Stdio};
 
 use rustix::io::FdFlags;
 use tempfile::TempDir;
-use windlass_cell::Maker;
+use windlass_cell::{Level, Maker};
 
 /// A user without any right.
 pub const NOBODY: u32 = 65534;
@@ -62,6 +62,7 @@ pub struct World {
     pub folder: TempDir,
     pub user: Option<u32>,
     pub maker: Maker,
+    pub level: Level,
     /// In every secret.
     pub canary: String,
     /// In the environment and the names of files that commands try to leave.
@@ -113,8 +114,8 @@ impl World {
         }
         bystander.arg("100000").env("TOKEN", &canary).stdout(Stdio::null()).stderr(Stdio::null());
         let bystander = bystander.current_dir(root.join("outside")).spawn().unwrap();
-        let maker = Maker::Own;
-        Self { folder, user, maker, canary, mark, doors, bystander, _inherited: inherited }
+        let (maker, level) = (Maker::Own, Level::Full);
+        Self { folder, user, maker, level, canary, mark, doors, bystander, _inherited: inherited }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
