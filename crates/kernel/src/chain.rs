@@ -236,18 +236,20 @@ impl Head {
     /// The first [`ChainError`] in this order: sequence, previous digest, transition from the
     /// current state, own digest.
     pub fn admit(&self, entry: &Entry, buffer: &mut Vec<u8>) -> Result<Self, ChainError> {
-        self.admit_as(entry, entry.from_state.machine().schema_id(), buffer)
+        let schema_id = entry.from_state.machine().schema_id();
+        self.admit_as(entry, schema_id, |entry| entry.compute_digest(buffer) == entry.entry_digest)
     }
 
-    /// Verifies the same as [`Head::admit`] for an entry whose `schema_id` must be this one.
+    /// Verifies the same as [`Head::admit`] for an entry whose `schema_id` must be this one, with another way to
+    /// verify its own digest.
     pub(crate) fn admit_as(
         &self,
         entry: &Entry,
         schema_id: &str,
-        buffer: &mut Vec<u8>,
+        has_own_digest: impl FnOnce(&Entry) -> bool,
     ) -> Result<Self, ChainError> {
         let head = self.follow_as(entry, schema_id)?;
-        if entry.compute_digest(buffer) != entry.entry_digest {
+        if !has_own_digest(entry) {
             return Err(ChainError::OwnDigest { sequence_number: entry.sequence_number });
         }
         Ok(head)

@@ -24,6 +24,7 @@ pub mod notification;
 mod person;
 pub mod recovery;
 mod replay_point;
+mod request_limits;
 mod risk;
 pub mod run;
 mod sealed_entry;
@@ -52,6 +53,9 @@ pub use person::{
 };
 
 pub use replay_point::{ExecutionState, ReplayPoint, ReplayPointState};
+pub use request_limits::{
+    AGENT_BYTES_MAX, ID_BYTES_MAX, INTENT_CHARS, KIND_BYTES_MAX, RequestFault,
+};
 pub use risk::RiskLevel;
 pub use sealed_entry::{ArtifactBody, SealedEntry};
 pub use secret_files::{SECRET_FILE_EXAMPLES, SECRET_FILES};

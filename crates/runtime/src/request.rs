@@ -5,19 +5,14 @@ use thiserror::Error;
 use windlass_kernel::artifact::{ActionRequest, Proposal, Resource};
 use windlass_kernel::canon::{self, CanonError};
 use windlass_kernel::{
-    ArtifactId, Code, KEY_CHARS_MAX, PlanId, RiskLevel, SCHEMA_VERSION, TraceId,
+    AGENT_BYTES_MAX, ArtifactId, Code, ID_BYTES_MAX, INTENT_CHARS, KEY_CHARS_MAX, KIND_BYTES_MAX,
+    PlanId, RiskLevel, SCHEMA_VERSION, TraceId,
 };
 
 use crate::clock::Clock;
 
 /// The maximum size of the arguments of any request; the limit of a tool is usually smaller.
 pub const REQUEST_BYTES_MAX: usize = 10 << 20;
-const NAME_BYTES_MAX: usize = 64;
-const INTENT_CHARS: std::ops::RangeInclusive<usize> = 10..=1000;
-const RESOURCES_MAX: usize = 256;
-const KIND_BYTES_MAX: usize = 64;
-const ID_BYTES_MAX: usize = 4096;
-const AGENT_BYTES_MAX: usize = 128;
 
 /// A request for a call.
 #[derive(Clone, Debug, PartialEq)]
@@ -73,15 +68,6 @@ impl RequestError {
     }
 }
 
-fn require(holds: bool, field: &'static str, reason: &str) -> Result<(), RequestError> {
-    if holds { Ok(()) } else { Err(RequestError::Field { field, reason: reason.to_owned() }) }
-}
-
-fn is_name(text: &str) -> bool {
-    (1..=NAME_BYTES_MAX).contains(&text.len())
-        && text.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-'))
-}
-
 impl CallRequest {
     /// Checks the request and creates the first artifact of a new trace, for a call in this workspace.
     ///
@@ -92,28 +78,6 @@ impl CallRequest {
         clock: &dyn Clock,
         workspace: &str,
     ) -> Result<ActionRequest, RequestError> {
-        let name = "1 to 64 of a-z, 0-9, `_` and `-`";
-        require(is_name(&self.server), "server", name)?;
-        require(is_name(&self.tool), "tool", name)?;
-        require(self.args.is_object(), "args", "a JSON object")?;
-        let intent_chars = self.intent.chars().count();
-        require(INTENT_CHARS.contains(&intent_chars), "intent", "10 to 1000 characters long")?;
-        require(self.resources.len() <= RESOURCES_MAX, "list of resources", "at most 256 long")?;
-        for resource in &self.resources {
-            let (kind, id) = (resource.kind.len(), resource.id.len());
-            let fits = (1..=KIND_BYTES_MAX).contains(&kind) && (1..=ID_BYTES_MAX).contains(&id);
-            let reason = "a kind of 1 to 64 and an id of 1 to 4096 bytes";
-            require(fits, "every resource", reason)?;
-        }
-        if let Some(key) = &self.key {
-            let fits = (1..=KEY_CHARS_MAX).contains(&key.chars().count());
-            require(fits, "idempotency key", "1 to 255 characters long")?;
-        }
-        for (field, value) in [("agent", &self.agent), ("phase", &self.phase)] {
-            let fits =
-                value.as_ref().is_none_or(|text| (1..=AGENT_BYTES_MAX).contains(&text.len()));
-            require(fits, field, "1 to 128 bytes long")?;
-        }
         let bytes = canon::measure(&self.args).map_err(RequestError::Args)?;
         if bytes > REQUEST_BYTES_MAX {
             let bytes_max = REQUEST_BYTES_MAX;
@@ -124,7 +88,7 @@ impl CallRequest {
         } else {
             self.resources
         };
-        Ok(ActionRequest {
+        let request = ActionRequest {
             schema_id: ActionRequest::SCHEMA_ID.into(),
             schema_version: SCHEMA_VERSION.into(),
             artifact_id: ArtifactId(clock.new_id()),
@@ -145,7 +109,12 @@ impl CallRequest {
             agent: self.agent,
             phase: self.phase,
             run: self.run,
-        })
+        };
+        request.check_limits().map_err(|fault| RequestError::Field {
+            field: fault.field,
+            reason: fault.requirement.to_owned(),
+        })?;
+        Ok(request)
     }
 }
 

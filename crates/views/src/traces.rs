@@ -101,12 +101,23 @@ impl ListedTrace {
         Some(format!("{}/{}", name("/proposal/tool_server")?, name("/proposal/tool_name")?))
     }
 
-    /// Its state as a document.
+    /// Its state according to its entries, in the form of the schema `execution_state`, which knows only calls.
+    #[must_use]
+    pub fn execution_state(&self) -> Option<ExecutionState> {
+        let is_call = self.state.head.state.is_some_and(|state| state.machine() == Machine::Call);
+        is_call.then(|| ExecutionState::of(&self.state.head, self.state.plan_id))
+    }
+
+    /// Its state as a document of ours.
     #[must_use]
     pub fn describe(&self, store: &dyn Store) -> Value {
         let state = ExecutionState::of(&self.state.head, self.state.plan_id);
         let mut value = serde_json::to_value(state).unwrap_or_default();
         if let Some(map) = value.as_object_mut() {
+            // With other fields beside them it is not the document of that schema.
+            for name in ["schema_id", "schema_version", "state_digest"] {
+                map.remove(name);
+            }
             map.insert("in_use".to_owned(), json!(self.is_live));
             map.insert("waits_for_a_person".to_owned(), json!(self.waits_for_person(store)));
             map.insert("waits_for_a_report".to_owned(), json!(self.waits_for_report(store)));

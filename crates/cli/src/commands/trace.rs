@@ -131,8 +131,10 @@ fn show(project: &Project, id: TraceId, output: &Output) -> CommandResult {
     let live = store.is_held(&state)?;
     let replay_point = store.load_latest_replay_point(id)?;
     if output.json {
-        let mut value = ListedTrace { state, is_live: live }.describe(&store);
+        let listed = ListedTrace { state, is_live: live };
+        let mut value = listed.describe(&store);
         if let Some(map) = value.as_object_mut() {
+            map.insert("execution_state".to_owned(), json!(listed.execution_state()));
             map.insert("fence".to_owned(), json!(state.fence));
             map.insert("checkpoint".to_owned(), json!(replay_point));
         }

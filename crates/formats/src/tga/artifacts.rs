@@ -11,7 +11,7 @@ use windlass_kernel::notification::NotificationEvent;
 use windlass_kernel::run::RunEvent;
 use windlass_kernel::{
     Artifact, ArtifactChain, ArtifactHeader, ArtifactType, ChainError, Digest, Entry, Machine,
-    SCHEMA_VERSION,
+    RequestFault, SCHEMA_VERSION,
 };
 
 use super::upstream::UpstreamChain;
@@ -76,9 +76,17 @@ impl Artifacts {
             // The digest and the schema are all that a call's artifacts have in common with those of runs and grants.
             return Ok(());
         }
-        let header = Artifact::read(entry.artifact_type, &bytes)
-            .and_then(|artifact| ArtifactHeader::of(&artifact))
-            .map_err(|_| mismatch())?;
+        let artifact = Artifact::read(entry.artifact_type, &bytes).map_err(|error| {
+            let reason = format!("its artifact cannot be read: {error}");
+            ChainError::Malformed { sequence_number, reason }
+        })?;
+        if let Artifact::Request(request) = &artifact {
+            request.check_limits().map_err(|RequestFault { field, requirement }| {
+                let reason = format!("the {field} of its request must be {requirement}");
+                ChainError::Malformed { sequence_number, reason }
+            })?;
+        }
+        let header = ArtifactHeader::of(&artifact).map_err(|_| mismatch())?;
         self.own.follow(entry, header)
     }
 

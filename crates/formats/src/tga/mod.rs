@@ -5,6 +5,7 @@
 //! and in that of the journal.
 
 mod artifacts;
+mod shape;
 mod upstream;
 mod write;
 

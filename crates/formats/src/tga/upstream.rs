@@ -3,7 +3,7 @@
 use serde_json::Value;
 use windlass_kernel::{ArtifactType, ChainError, Digest, Entry, State, canon};
 
-use super::{ALGORITHM, ALGORITHM_FIELD, ARTIFACT_VERSION, DIGEST_FIELD, PREFIX};
+use super::{ALGORITHM, ALGORITHM_FIELD, ARTIFACT_VERSION, DIGEST_FIELD, PREFIX, shape};
 
 /// The upstream artifacts of a call so far, to which the next artifact must refer.
 #[derive(Debug, Default)]
@@ -22,7 +22,9 @@ impl UpstreamChain {
         if digest(body) != Some(entry.artifact_digest) {
             return Err(ChainError::Artifact { sequence_number, artifact });
         }
-        self.check(entry, body).map_err(|reason| ChainError::Link { sequence_number, reason })
+        self.check(entry, body).map_err(|reason| ChainError::Link { sequence_number, reason })?;
+        shape::check(entry.artifact_type, body)
+            .map_err(|reason| ChainError::Malformed { sequence_number, reason })
     }
 
     fn check(&mut self, entry: &Entry, body: &Value) -> Result<(), &'static str> {

@@ -9,12 +9,18 @@ use windlass_kernel::canon::{self, CanonError};
 use windlass_kernel::verify::UPSTREAM_ENTRY_SCHEMA_ID;
 use windlass_kernel::{Artifact, Digest, Entry, Outcome};
 
+use super::shape::{RATIONALE_CHARS_MAX, SUMMARY_CHARS_MAX};
 use super::{ALGORITHM, ALGORITHM_FIELD, ARTIFACT_VERSION, DIGEST_FIELD, PREFIX};
 
-/// The longest rationale, in characters.
-const RATIONALE_CHARS_MAX: usize = 2000;
-/// The longest summary of an effect, in characters.
-const SUMMARY_CHARS_MAX: usize = 5000;
+/// The fields of the upstream form that the journal has no source for, and what stands there instead.
+const SUBSTITUTED: [(&str, &str); 3] = [
+    (
+        "action_request.agent_id",
+        "the id of the run, or of the plan: agents have names here, no ids",
+    ),
+    ("tool_call.capability_digest", "the digest of the decision: no capabilities are minted here"),
+    ("tool_call.idempotency_key", "the id of the call, if it has no key"),
+];
 
 /// A call that cannot be written in the upstream form.
 #[derive(Debug, Error)]
@@ -37,12 +43,10 @@ struct Written<'a> {
     last: Option<Digest>,
 }
 
-/// Writes a call: `entries` and `artifacts` with upstream ids and digests of their own, and the digest of the
-/// journal's last entry as `source_entry_digest`.
+/// Writes a call: `entries` and `artifacts` with upstream ids and digests of their own, the digest of the
+/// journal's last entry as `source_entry_digest`, and as `substituted` the fields that the journal has no source for.
 ///
-/// What the upstream schemas have no field for is in `meta`, or left out. Windlass mints no capabilities: the
-/// `capability_digest` of a call is the digest of its decision. A call without an idempotency key has its own id
-/// as the key, and the agent's id is that of the run, or of the plan.
+/// What the upstream schemas have no field for is in `meta`, or left out.
 ///
 /// # Errors
 /// [`UpstreamError`] if this is not a call.
@@ -73,7 +77,14 @@ pub fn write(call: &[(Entry, Artifact)]) -> Result<Value, UpstreamError> {
         artifacts.push(Value::Object(body));
     }
     let source = call.last().map(|(entry, _)| entry.entry_digest);
-    Ok(json!({ "entries": entries, "artifacts": artifacts, "source_entry_digest": source }))
+    let substituted: Map<String, Value> =
+        SUBSTITUTED.into_iter().map(|(name, by)| (name.to_owned(), json!(by))).collect();
+    Ok(json!({
+        "entries": entries,
+        "artifacts": artifacts,
+        "source_entry_digest": source,
+        "substituted": substituted,
+    }))
 }
 
 impl<'a> Written<'a> {

@@ -232,6 +232,141 @@ fn mend_13_a_call_is_exported_in_the_upstream_form() {
     }
 }
 
+/// Changes an artifact of a document and makes all digests right again, its own included.
+fn reforge(document: &mut Value, at: usize, change: impl FnOnce(&mut Value)) {
+    let artifact = &mut document["artifacts"][at];
+    change(artifact);
+    let mut fields = artifact.as_object().unwrap().clone();
+    fields.remove("_digest");
+    let digest = canonical_digest(&Value::Object(fields));
+    artifact["_digest"] = json!(digest);
+    document["entries"][at]["artifact_digest"] = json!(digest);
+    relink(document["entries"].as_array_mut().unwrap());
+}
+
+#[test]
+fn artifacts_of_the_upstream_form_have_its_fields_and_no_others() {
+    let place = Place::with_project();
+    let id = place.completed();
+    let document = place.run(&["export", &id, "--as", "tga"]).exit(0).quiet().json();
+    for name in ["action_request.agent_id", "tool_call.capability_digest"] {
+        assert!(document["substituted"][name].is_string(), "{document}");
+    }
+    type Change = fn(&mut Value);
+    let rows: [(usize, &str, Change); 16] = [
+        (0, "unknown field `extra`", |it| it["extra"] = json!(1)),
+        (0, "`proposal` must be", |it| it["proposal"]["tool_name"] = json!("\u{441}at")),
+        (0, "`proposal` must be", |it| it["proposal"]["more"] = json!(true)),
+        (0, "`proposal` must be", |it| it["proposal"]["args"] = json!([])),
+        (0, "`intent` must be", |it| it["intent"] = json!("nine char")),
+        (0, "`resources` must be", |it| it["resources"] = json!([])),
+        (0, "`resources` must be", |it| it["resources"][0]["kind"] = json!("file")),
+        (0, "`risk_level` must be", |it| it["risk_level"] = json!("read")),
+        (0, "`agent_id` must be", |it| it["agent_id"] = json!("ann")),
+        (0, "has no `agent_id`", |it| drop(it.as_object_mut().unwrap().remove("agent_id"))),
+        (0, "`meta` must be", |it| it["meta"]["list"] = json!([1])),
+        (0, "`ts` must be", |it| it["ts"] = json!("2026-01-01T00:00:00Z")),
+        (3, "unknown field `note`", |it| it["note"] = json!("")),
+        (3, "`outcome` must be", |it| it["outcome"]["summary"] = json!("x".repeat(5001))),
+        (3, "`outcome` must be", |it| {
+            drop(it["outcome"].as_object_mut().unwrap().remove("summary"))
+        }),
+        (3, "`tool_effect_id` must be", |it| {
+            it["tool_effect_id"] = it["tool_effect_id"].as_str().unwrap().to_uppercase().into()
+        }),
+    ];
+    for (at, expected, change) in rows {
+        let mut changed = document.clone();
+        reforge(&mut changed, at, change);
+        let found = verify(&place, &changed).exit(5).quiet().json();
+        assert_eq!(found["divergence_point"], at as u64 + 1, "{expected}: {found}");
+        let message = found["message"].as_str().unwrap();
+        // An id that is another text is found by its link first.
+        assert!(
+            message.contains(expected) || message.contains("different ids"),
+            "{expected}: {found}"
+        );
+    }
+    // What is as long as it may be passes.
+    let mut whole = document.clone();
+    reforge(&mut whole, 3, |it| it["outcome"]["summary"] = json!("x".repeat(5000)));
+    verify(&place, &whole).exit(0);
+}
+
+#[test]
+fn requests_of_our_own_form_keep_the_limits_of_their_schema() {
+    let place = Place::new();
+    type Change = fn(&mut Value);
+    let rows: [(&str, Change); 4] = [
+        ("the tool of its request must be", |it| it["proposal"]["tool_name"] = json!("\u{441}at")),
+        ("the intent of its request must be", |it| it["intent"] = json!("short")),
+        ("the list of resources of its request must be", |it| it["resources"] = json!([])),
+        ("unknown field `extra`", |it| it["extra"] = json!(1)),
+    ];
+    for (expected, change) in rows {
+        let (mut entries, mut bodies) = chain("completed");
+        change(&mut bodies[0]);
+        entries[0]["artifact_digest"] = json!(canonical_digest(&bodies[0]));
+        relink(&mut entries);
+        let document = json!({ "entries": entries, "artifacts": bodies });
+        let message = refused(&place, &document, "STATE_CHECKSUM_MISMATCH", 1);
+        assert!(message.contains(expected), "{message}");
+    }
+}
+
+#[test]
+fn upstream_entries_may_leave_out_what_they_do_not_have() {
+    let place = Place::new();
+    let (mut entries, _) = chain("completed-read");
+    for (at, entry) in entries.iter_mut().enumerate() {
+        let fields = entry.as_object_mut().unwrap();
+        fields.insert("schema_id".to_owned(), json!("talos.tga.execution_log_entry"));
+        fields.remove("idempotency_key");
+        if at < 2 {
+            fields.remove("tool_call_id");
+        }
+    }
+    // Their digests cover only the fields that are there.
+    relink(&mut entries);
+    verify(&place, &json!(entries)).exit(0);
+    let mut changed = entries.clone();
+    changed[1]["ts"] = json!("2030-01-01T00:00:00.000Z");
+    refused(&place, &json!(changed), "STATE_CHECKSUM_MISMATCH", 2);
+    // Ours cover the nulls.
+    for entry in &mut entries {
+        entry["schema_id"] = json!("tga.execution_log_entry");
+    }
+    relink(&mut entries);
+    refused(&place, &json!(entries), "STATE_CHECKSUM_MISMATCH", 1);
+}
+
+#[test]
+fn a_trace_is_shown_with_the_document_of_its_schema() {
+    let place = Place::with_project();
+    let id = place.completed();
+    let shown = place.run(&["trace", "show", &id, "--json"]).exit(0).json();
+    assert_eq!(shown.get("schema_id"), None, "{shown}");
+    let state = shown["execution_state"].as_object().unwrap();
+    let names: Vec<&str> = state.keys().map(String::as_str).collect();
+    let mut expected = [
+        "schema_id",
+        "schema_version",
+        "trace_id",
+        "plan_id",
+        "current_state",
+        "last_sequence_number",
+        "last_entry_digest",
+        "state_digest",
+    ];
+    expected.sort_unstable();
+    let mut names = names;
+    names.sort_unstable();
+    assert_eq!(names, expected);
+    let mut fields = state.clone();
+    let digest = fields.remove("state_digest").unwrap();
+    assert_eq!(digest, canonical_digest(&Value::Object(fields)));
+}
+
 #[test]
 fn mend_13_only_calls_have_the_upstream_form() {
     let place = Place::with_project();
