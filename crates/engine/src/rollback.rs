@@ -1,16 +1,18 @@
 //! Rolls a run back to one of its checkpoints: its state and its files together.
 
 use std::collections::BTreeSet;
-use std::ops::Bound;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Mutex;
 
 use windlass_kernel::run::plan::{Doer, Requirement, RunOutcome};
 use windlass_kernel::run::{
-    CheckpointKind, CheckpointRecord, CheckpointSide, Event, Next, PhaseStatus, Rollback, Run,
+    CheckpointKind, CheckpointRecord, CheckpointSide, Event, KeptEnd, Next, PhaseStatus, Rollback,
+    Run,
 };
 use windlass_kernel::{CheckpointId, Code, State, TraceId, check_name};
-use windlass_workspace::{ChangeKind, PathChange, RestoreMode, TreeId};
+use windlass_workspace::{
+    ChangeKind, OnConflict, PathChange, TreeId, WorkspaceChange, is_in_the_way,
+};
 
 use crate::drive::lock;
 use crate::engine::{Engine, run_name};
@@ -111,7 +113,7 @@ impl Engine {
         let mut recorder = self.open(trace_id)?;
         if recorder.run().pending_rollback().is_some() {
             // An interrupted rollback is completed first.
-            let run = self.finish_rollback(recorder)?;
+            let run = self.finish_rollback(recorder, on_conflict(request.force))?;
             drop(run);
             recorder = self.open(trace_id)?;
         }
@@ -165,6 +167,7 @@ impl Engine {
             by: request.by.clone(),
             checkpoint: checkpoint.id,
             commit: self.left_by_interrupted_work(run)?,
+            ends: None,
             from: run.checkpoints.last().map(|checkpoint| checkpoint.id),
             reason: request.reason.clone(),
             resume: request.resume,
@@ -192,10 +195,16 @@ impl Engine {
         }
         // Nothing is recorded yet: a rollback that cannot be completed is refused.
         store.check_restorable(&now, &target)?;
-        // Every rollback has its own references.
-        let reference = |side: &str| rollback_reference(run, side);
-        store.set_reference(&now, &reference("before"))?;
-        store.set_reference(&target, &reference("after"))?;
+        // The beginning of a run that has not begun is recorded with the rollback.
+        let number = run.head.sequence_number + u64::from(run.head.state == Some(State::Init));
+        let change = WorkspaceChange {
+            expected: &now,
+            wanted: &target,
+            keep: &rollback_folder(run, number),
+            on_conflict: on_conflict(request.force),
+        };
+        let prepared = store.prepare_change(&self.workspace(run), &change);
+        prepared.map_err(|error| self.with_way_on(error, run))?;
         rollback.snapshot = Some(now.to_string());
         rollback.target = Some(target.to_string());
         rollback.tree = Some(tree.to_string());
@@ -239,11 +248,12 @@ impl Engine {
         };
         let since = store.changes(last.as_ref().unwrap_or(tree), now)?;
         let are_of_people = last.is_some() && unfinished.is_none();
-        let added: BTreeSet<&Path> = since
+        let mut added = self.added_by_people(run)?;
+        let added_since = since
             .iter()
             .filter(|change| change.kind == ChangeKind::Added && are_of_people)
-            .map(|change| change.path.as_path())
-            .collect();
+            .map(|change| change.path.clone());
+        added.extend(added_since);
         let mut changes = store.changes(now, tree)?;
         let written: BTreeSet<PathBuf> = changes
             .iter()
@@ -265,9 +275,8 @@ impl Engine {
         let files: Vec<PathBuf> =
             removed.iter().filter(|path| !folders.contains(*path)).cloned().collect();
         let ignored = store.ignored(&self.workspace(run), tree, &files)?;
-        let remains = |path: &PathBuf| {
-            ignored.contains(path) || added.contains(path.as_path()) || kept.contains(path)
-        };
+        let remains =
+            |path: &PathBuf| ignored.contains(path) || added.contains(path) || kept.contains(path);
         let mut left: BTreeSet<PathBuf> = removed.into_iter().filter(remains).collect();
         let rewritten = changes.iter().filter(|change| match change.kind {
             ChangeKind::Modified | ChangeKind::ModeChanged => kept.contains(&change.path),
@@ -296,20 +305,28 @@ impl Engine {
     }
 
     /// Restores the files of a recorded rollback.
-    pub(crate) fn restore(&self, recorder: &Mutex<RunRecorder>) -> Result<(), EngineError> {
-        let (run, resuming) = {
-            let recorder = lock(recorder);
-            (recorder.snapshot(), !recorder.has_just_begun_rollback())
-        };
+    pub(crate) fn restore(
+        &self,
+        recorder: &Mutex<RunRecorder>,
+        on_conflict: OnConflict,
+    ) -> Result<(), EngineError> {
+        let run = lock(recorder).snapshot();
         let Some(rollback) = run.pending_rollback() else { return Ok(()) };
         let workspace = self.workspace(&run);
         if let (Some(from), Some(to)) = (&rollback.snapshot, &rollback.target) {
-            let (from, to) = (recorded_tree(from)?, recorded_tree(to)?);
-            let backup = rollback_reference(&run, "aside");
-            let mode =
-                if resuming { RestoreMode::Resume { backup: &backup } } else { RestoreMode::First };
+            let (expected, wanted) = (&recorded_tree(from)?, &recorded_tree(to)?);
+            let keep = &rollback_folder(&run, run.rollback_number());
             let checkpointer = self.checkpointer()?;
-            checkpointer.store().restore(&workspace, &from, &to, mode)?;
+            let change = WorkspaceChange { expected, wanted, keep, on_conflict };
+            let changed = checkpointer.store().change(&workspace, &change);
+            if let Err(error) = changed {
+                if let (EngineError::InTheWay { .. }, Some(end)) = (&error, run.kept_end()) {
+                    // The run has ended, and stays so.
+                    let KeptEnd { outcome, reason, detail } = end.clone();
+                    self.record(recorder, Event::Ended { outcome, reason, detail })?;
+                }
+                return Err(self.with_way_on(error, &run));
+            }
             checkpointer.mark_stale();
         }
         let left = self.left_by_rollback(&run)?;
@@ -337,14 +354,43 @@ impl Engine {
         Ok(files.map(|change| change.path).collect())
     }
 
+    /// Adds to the refusal of a change what helps.
+    fn with_way_on(&self, error: EngineError, run: &Run) -> EngineError {
+        let EngineError::InTheWay { changed, in_the_way, message, .. } = error else {
+            return error;
+        };
+        let id = run_name(run);
+        let begun = run.pending_rollback().is_some_and(|rollback| rollback.ends.is_none());
+        let mut hint = String::from("nothing was changed");
+        if !in_the_way.is_empty() {
+            let names = listed(&in_the_way);
+            hint += &format!(
+                "; move {names} out of the way: no snapshot has it, so nothing overwrites it"
+            );
+        }
+        if !changed.is_empty() {
+            hint += "; save what is yours, or let `--force` overwrite it: a snapshot keeps it";
+        }
+        if begun {
+            hint += &format!(
+                "; then `windlass resume {id}` completes the rollback, and `windlass cancel {id} --reason TEXT` gives it up"
+            );
+        }
+        EngineError::InTheWay { changed, in_the_way, message, hint: Some(hint) }
+    }
+
     /// Completes an interrupted rollback.
-    pub(crate) fn finish_rollback(&self, recorder: RunRecorder) -> Result<Run, EngineError> {
+    pub(crate) fn finish_rollback(
+        &self,
+        recorder: RunRecorder,
+        on_conflict: OnConflict,
+    ) -> Result<Run, EngineError> {
         let recorder = Mutex::new(recorder);
         // Does nothing if the files are restored already.
-        self.restore(&recorder)?;
+        self.restore(&recorder, on_conflict)?;
         let next = lock(&recorder).run().next();
         let held = if let Next::Record(event) = next { Some(*event) } else { None };
-        let held = held.filter(|event| matches!(event, Event::Held(_)));
+        let held = held.filter(|event| matches!(event, Event::Held(_) | Event::Ended { .. }));
         if let Some(held) = held {
             let held = self.with_current_change(held, lock(&recorder).run())?;
             self.record(&recorder, held)?;
@@ -430,9 +476,13 @@ pub(crate) fn unfinished_phase(run: &Run) -> Option<String> {
     unfinished.map(|(phase, _)| phase.id.clone())
 }
 
-/// A reference of a rollback that is prepared or performed now.
-fn rollback_reference(run: &Run, side: &str) -> String {
-    format!("{}/{ROLLBACK_PREFIX}{}/{side}", run_name(run), run.head.sequence_number)
+/// The folder of the references of a rollback; each has its own.
+fn rollback_folder(run: &Run, number: u64) -> String {
+    format!("{}/{ROLLBACK_PREFIX}{number}", run_name(run))
+}
+
+pub(crate) const fn on_conflict(force: bool) -> OnConflict {
+    if force { OnConflict::Overwrite } else { OnConflict::Refuse }
 }
 
 pub(crate) fn check_texts(request: &RollbackRequest) -> Result<(), EngineError> {
@@ -447,12 +497,4 @@ pub(crate) fn check_texts(request: &RollbackRequest) -> Result<(), EngineError> 
     Err(EngineError::NoCheckpoint {
         what: "a rollback needs a name and a reason; neither may be empty or too long".to_owned(),
     })
-}
-
-/// Whether one of the written files is where the path has a folder, or has a folder where the path is.
-fn is_in_the_way(path: &Path, written: &BTreeSet<PathBuf>) -> bool {
-    let below = (Bound::Excluded(path), Bound::Unbounded);
-    let first_below = written.range::<Path, _>(below).next();
-    path.ancestors().skip(1).any(|folder| written.contains(folder))
-        || first_below.is_some_and(|below| below.starts_with(path))
 }

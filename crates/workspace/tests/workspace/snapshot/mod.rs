@@ -2,6 +2,8 @@
 
 mod borrowed;
 mod capture;
+mod change;
+mod change_table;
 mod check;
 mod compare;
 mod earlier;
@@ -11,8 +13,7 @@ mod leftovers;
 mod merge;
 mod pack;
 mod permissions;
-mod restore;
 mod roundtrip;
 mod space;
 mod user;
-mod world;
+pub mod world;
