@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::Mutex;
 
-use windlass_kernel::run::plan::{Doer, Requirement, RunOutcome};
+use windlass_kernel::run::plan::{Doer, Phase, Requirement, RunOutcome};
 use windlass_kernel::run::{
     CheckpointKind, CheckpointRecord, CheckpointSide, Event, KeptEnd, Next, PhaseStatus, Rollback,
     Run,
@@ -193,6 +193,7 @@ impl Engine {
         if request.resume {
             refuse_to_take(run, &plan)?;
         }
+        refuse_other_commit(run, checkpoint)?;
         // Nothing is recorded yet: a rollback that cannot be completed is refused.
         store.check_restorable(&now, &target)?;
         // The beginning of a run that has not begun is recorded with the rollback.
@@ -460,6 +461,35 @@ fn refuse_to_take(run: &Run, plan: &RollbackPlan) -> Result<(), EngineError> {
         message,
         hint: Some(
             "move these files out of the project, or roll back without `--resume`".to_owned(),
+        ),
+    })
+}
+
+/// Fails if the run would have the files of one commit and end with another: it has committed again since the
+/// checkpoint, and would not commit after it.
+fn refuse_other_commit(run: &Run, checkpoint: &CheckpointRecord) -> Result<(), EngineError> {
+    let archived = run.archived_by(checkpoint);
+    let commits =
+        |phase: &Phase| matches!(&phase.doer, Doer::Builtin { name, .. } if name == "commit");
+    let mut committing = run.all_phases().filter(|(phase, _)| commits(phase)).peekable();
+    let keeps_all = committing.peek().is_some()
+        && committing.all(|(phase, state)| state.attempt > 0 && !archived.contains(&phase.id));
+    let (Some(then), Some(now)) = (run.commit_then(checkpoint), run.newest_commit()) else {
+        return Ok(());
+    };
+    if !keeps_all || then == now {
+        return Ok(());
+    }
+    Err(EngineError::Invalid {
+        code: Code::CheckpointUnavailable,
+        message: format!(
+            "run `{}` had made the commit {then} at this checkpoint, and its branch is at {now} since: its files and \
+             its commit would not agree",
+            run_name(run)
+        ),
+        hint: Some(
+            "roll back to the checkpoint before the commit (`PRE_…` of its phase): it is made again on top of the newest"
+                .to_owned(),
         ),
     })
 }

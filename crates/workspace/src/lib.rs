@@ -28,6 +28,7 @@ pub use hidden_files::{HiddenFiles, is_secret_file, remember_hidden_in, telling_
 pub use snapshot::{
     Capture, ChangeKind, Changed, Damage, DamagedSnapshot, Entry, EntryMode, Merged, ObjectIndex,
     ObjectStreamError, OnConflict, PackedObjects, PathChange, Rename, SNAPSHOT_REFS, SnapshotError,
-    SnapshotFiles, SnapshotLock, Snapshots, TextDiff, WorkspaceChange, is_in_the_way, unpack_files,
+    SnapshotFiles, SnapshotLock, Snapshots, TextDiff, WorkspaceChange, die_after, is_in_the_way,
+    unpack_files,
 };
 pub use walk::{WalkError, WalkedFile, is_private, walk_files};

@@ -94,8 +94,8 @@ impl Snapshots {
     ) -> Result<(), SnapshotError> {
         let workspace = self.workspace(workspace)?;
         let _lock = workspace.lock(&self.private)?;
-        self.keep_inputs(change)?;
-        self.decide(&workspace, change).map(drop)
+        self.decide(&workspace, change)?;
+        self.keep_inputs(change)
     }
 
     /// Changes the files of a workspace from those that are expected to those that are wanted.
@@ -115,8 +115,8 @@ impl Snapshots {
     ) -> Result<Changed, SnapshotError> {
         let workspace = self.workspace(workspace)?;
         let _lock = workspace.lock(&self.private)?;
-        self.keep_inputs(change)?;
         let (dir, decision) = self.decide(&workspace, change)?;
+        self.keep_inputs(change)?;
         let Decision { plan, to, changes, found, is_new } = decision;
         if let Some(found) = found.as_ref().filter(|_| is_new) {
             self.record_decision(change.keep, found, &to)?;
@@ -177,16 +177,17 @@ impl Snapshots {
             OnConflict::Overwrite => wanted.clone(),
             OnConflict::Refuse => match self.merge_with(&base, &found, &goal, Renames::Ignore) {
                 Ok(Merged::Clean(tree)) => tree,
-                Ok(Merged::Conflict { paths, .. }) => return Err(plan.refusal(&paths)),
                 // An old git cannot merge.
-                Err(SnapshotError::Git(_)) => return Err(plan.refusal(&[])),
+                Ok(Merged::Conflict { .. }) | Err(SnapshotError::Git(_)) => {
+                    return Err(plan.refusal());
+                }
                 Err(error) => return Err(error),
             },
         };
         let changes = of_change(&found, &to)?;
         let plan = self.plan(&mut dir, &found, &changes)?;
         if !plan.is_possible() {
-            return Err(plan.refusal(&[]));
+            return Err(plan.refusal());
         }
         plan.check_writable(&dir)?;
         Ok((dir, Decision { plan, to, changes, found: Some(found), is_new: true }))

@@ -5,6 +5,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use super::change_fault::point;
 use super::extras::is_usual;
 use super::rooted_dir::{DiskEntry, RootedDir};
 use super::staging::{StagingDir, permissions_for};
@@ -78,12 +79,9 @@ impl ChangePlan {
         self.changed.is_empty() && self.in_the_way.is_empty()
     }
 
-    /// The refusal of the change; of the paths that have changed it names those that could not be merged, if any.
-    pub fn refusal(self, unmerged: &[PathBuf]) -> SnapshotError {
-        let Self { mut changed, mut in_the_way, .. } = self;
-        if changed.iter().any(|path| unmerged.contains(path)) {
-            changed.retain(|path| unmerged.contains(path));
-        }
+    /// The refusal of the change.
+    pub fn refusal(self) -> SnapshotError {
+        let Self { changed, mut in_the_way, .. } = self;
         in_the_way.sort();
         in_the_way.dedup();
         SnapshotError::Changed { changed, in_the_way }
@@ -210,11 +208,10 @@ impl ChangePlan {
     /// Carries out the plan. Removes first, so that a file can replace a folder and the other way round.
     pub fn apply(&self, dir: &RootedDir, staging: &StagingDir) -> Result<(), SnapshotError> {
         let mut done = 0;
-        let mut count = |path: &Path, outcome: io::Result<()>| match outcome {
+        let mut count = |path: &Path, outcome: io::Result<()>| match outcome.and_then(|()| point())
+        {
             Ok(()) => {
                 done += 1;
-                #[cfg(test)]
-                super::change_tests::point();
                 Ok(())
             }
             Err(error) => Err(SnapshotError::Interrupted {

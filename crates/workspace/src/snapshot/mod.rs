@@ -17,9 +17,8 @@
 mod borrowed;
 mod capture;
 mod change;
+mod change_fault;
 mod change_plan;
-#[cfg(test)]
-mod change_tests;
 mod check;
 mod compare;
 mod contents;
@@ -52,6 +51,7 @@ use std::sync::{Arc, Mutex};
 
 pub use capture::Capture;
 pub use change::{Changed, OnConflict, WorkspaceChange, is_in_the_way};
+pub use change_fault::die_after;
 pub use check::{Damage, DamagedSnapshot};
 pub use compare::{ChangeKind, PathChange, Rename, TextDiff};
 use contents::SnapshotContents;

@@ -1,6 +1,7 @@
 //! Checkpoints, rollback, branches and consensus on real repositories.
 
 mod branches;
+mod changes;
 mod consensus;
 mod crash;
 mod documents;

@@ -77,7 +77,7 @@ fn what_was_changed_since_is_never_overwritten() {
     world.write("f", "5");
     let before = world.things();
     let outcome = world.open().change(&world.path(), &changing(&from, &to));
-    refused(&world, outcome, &["a", "c", "d/e", "new"], &["f"]);
+    refused(&world, outcome, &["a", "b", "c", "d/e", "new"], &["f"]);
     assert_eq!(world.things(), before);
 }
 

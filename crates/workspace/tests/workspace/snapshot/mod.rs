@@ -3,6 +3,7 @@
 mod borrowed;
 mod capture;
 mod change;
+mod change_cut;
 mod change_table;
 mod check;
 mod compare;

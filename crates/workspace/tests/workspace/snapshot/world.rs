@@ -172,7 +172,10 @@ impl World {
     /// Restores and expects it to work.
     #[track_caller]
     pub fn restore(&self, from: &TreeId, to: &TreeId) {
-        self.open().change(&self.path(), &changing(from, to)).unwrap();
+        let change = changing(from, to);
+        self.open().change(&self.path(), &change).unwrap();
+        let references = ["before", "after"].map(|side| format!("{}/{side}", change.keep));
+        self.open().delete_references(&references).unwrap();
     }
 }
 

@@ -1,6 +1,5 @@
 //! Changes that are cut off after any number of writes and made again: the end is always the same, and nothing is lost.
 
-use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,21 +8,9 @@ use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use tempfile::TempDir;
 
-use super::{OnConflict, SnapshotError, Snapshots, WorkspaceChange};
+use windlass_workspace::{OnConflict, SnapshotError, Snapshots, WorkspaceChange, die_after};
 
-thread_local! {
-    /// After how many writes the process dies.
-    static LEFT: Cell<Option<usize>> = const { Cell::new(None) };
-}
-
-/// Passes a write, after which the process may die.
-pub(super) fn point() {
-    LEFT.with(|left| match left.get() {
-        Some(0) => panic!("the process is dead"),
-        Some(more) => left.set(Some(more - 1)),
-        None => {}
-    });
-}
+use crate::seed;
 
 /// Few paths, so that files and folders replace each other.
 const PATHS: [&str; 7] = ["a", "a/b", "a/b/c", "d/e", "d/f", "g", "ignored"];
@@ -100,7 +87,6 @@ fn run([start, made, mine]: [&Edits; 3], overwrites: bool) {
     edit(&root, made);
     let wanted = capture("wanted");
     let on_conflict = if overwrites { OnConflict::Overwrite } else { OnConflict::Refuse };
-    let change = |keep| WorkspaceChange { expected: &expected, wanted: &wanted, keep, on_conflict };
     let lay = |number: usize| {
         let keep = format!("lay-{number}");
         let now = snapshots.capture_unreferenced(&root).unwrap().tree;
@@ -114,7 +100,9 @@ fn run([start, made, mine]: [&Edits; 3], overwrites: bool) {
         return;
     }
     let before = files(&root);
-    let whole = snapshots.change(&root, &change("whole"));
+    let (keep, expected, wanted) = ("whole", &expected, &wanted);
+    let whole_change = WorkspaceChange { expected, wanted, keep, on_conflict };
+    let whole = snapshots.change(&root, &whole_change);
     let end = files(&root);
     let is_refused = match whole {
         Ok(_) => false,
@@ -140,14 +128,13 @@ fn run([start, made, mine]: [&Edits; 3], overwrites: bool) {
             return;
         }
         let keep = format!("cut-{dies_after}");
-        LEFT.set(Some(dies_after));
-        let cut = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            snapshots.change(&root, &change(&keep)).map(drop)
-        }));
-        LEFT.set(None);
+        die_after(Some(dies_after));
+        let change = WorkspaceChange { keep: &keep, ..whole_change };
+        let cut = snapshots.change(&root, &change);
+        die_after(None);
         // The process that goes on knows nothing of the one that died.
         let next = Snapshots::open(&folder.path().join("private"), &root).unwrap();
-        next.change(&root, &change(&keep)).unwrap();
+        next.change(&root, &change).unwrap();
         assert_eq!(files(&root), end, "cut after {dies_after} writes");
         if cut.is_ok() {
             return;
@@ -157,15 +144,8 @@ fn run([start, made, mine]: [&Edits; 3], overwrites: bool) {
 
 #[test]
 fn a_change_that_is_cut_off_comes_to_the_same_end() {
-    std::panic::set_hook(Box::new(|info| {
-        if info.payload().downcast_ref::<&str>() != Some(&"the process is dead") {
-            eprintln!("{info}");
-        }
-    }));
-    let config =
-        ProptestConfig { cases: 24, failure_persistence: None, ..ProptestConfig::default() };
     let strategy = (edits(), edits(), edits(), any::<bool>());
-    TestRunner::new(config)
+    TestRunner::new(seed::config(8))
         .run(&strategy, |(start, made, mine, overwrites)| {
             run([&start, &made, &mine], overwrites);
             Ok(())
