@@ -1,13 +1,13 @@
 //! Rolls a run back to one of its checkpoints: its state and its files together.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use windlass_kernel::run::plan::{Doer, Phase, Requirement, RunOutcome};
 use windlass_kernel::run::{
-    CheckpointKind, CheckpointRecord, CheckpointSide, Event, KeptEnd, Next, PhaseStatus, Rollback,
-    Run,
+    Base, CheckpointKind, CheckpointRecord, CheckpointSide, Event, KeptEnd, Next, PhaseStatus,
+    Rollback, Run,
 };
 use windlass_kernel::{CheckpointId, Code, State, TraceId, check_name};
 use windlass_workspace::{
@@ -20,6 +20,7 @@ use crate::error::{EngineError, listed};
 use crate::queue::REASON_BYTES_MAX;
 use crate::run_recorder::RunRecorder;
 use crate::snapshot_store::recorded_tree;
+use crate::start::worktree_branch;
 
 /// The beginning of the references of rollbacks; the sequence number of the run's head follows.
 pub(crate) const ROLLBACK_PREFIX: &str = "rollback-";
@@ -78,6 +79,15 @@ impl Engine {
         let Some(workspace) = &checkpoint.workspace else {
             return Ok(without_files(&run, checkpoint));
         };
+        if lost_worktree(&run, &self.workspace(&run)).is_some() {
+            return Err(EngineError::Invalid {
+                code: Code::CheckpointUnavailable,
+                message: format!("the work tree of run `{}` was removed", run_name(&run)),
+                hint: Some(
+                    "a rollback without `--dry-run` makes it again from its branch".to_owned(),
+                ),
+            });
+        }
         let now = self.checkpointer()?.store().capture_unreferenced(&self.workspace(&run))?;
         let tree = recorded_tree(&workspace.tree)?;
         let store = self.checkpointer()?.store();
@@ -110,6 +120,7 @@ impl Engine {
             Some(plan) => self.lock_for(plan, own)?,
             None => Vec::new(),
         };
+        self.bring_back_worktree(&seen)?;
         let mut recorder = self.open(trace_id)?;
         if recorder.run().pending_rollback().is_some() {
             // An interrupted rollback is completed first.
@@ -136,6 +147,15 @@ impl Engine {
         recorder.append(events)?;
         drop(storing);
         self.drive(recorder)
+    }
+
+    /// Makes the work tree of a run again that was removed when the run was closed.
+    fn bring_back_worktree(&self, run: &Run) -> Result<(), EngineError> {
+        let Some((path, base)) = lost_worktree(run, &self.workspace(run)) else { return Ok(()) };
+        let folder = self.settings.state.join(path);
+        let _lock = self.wait_for_lock("worktrees")?;
+        self.repository.make_worktree(&folder, &worktree_branch(&run_name(run)), base)?;
+        Ok(())
     }
 
     /// Returns the checkpoint, if the run can be rolled back to it.
@@ -429,6 +449,13 @@ fn needed_checkpoints(run: &Run, target: &CheckpointRecord) -> Vec<CheckpointId>
         needed.extend(fork.map(|fork| fork.id));
     }
     needed
+}
+
+/// The work tree of a run, which is not there, and the base of its branch.
+fn lost_worktree<'a>(run: &'a Run, folder: &Path) -> Option<(&'a str, &'a Base)> {
+    let started = run.started.as_ref()?;
+    let (path, base) = (started.worktree.as_deref()?, started.base.as_ref()?);
+    (!folder.exists()).then_some((path, base))
 }
 
 /// The plan of a rollback without files.

@@ -86,7 +86,9 @@ fn an_edit_that_conflicts_with_an_interrupted_merge_waits_for_a_person() {
     // What nobody mentions does not vanish either.
     git(world.root(), &["gc", "-q", "--prune=now"]);
     let next = calm(&world);
-    next.recover().unwrap();
+    for one in next.recover().unwrap() {
+        one.result.unwrap();
+    }
     let run = next.read(trace(&run)).unwrap();
     let hold = run.hold.as_ref().unwrap_or_else(|| panic!("{:?}", run.ended));
     assert_eq!(hold.held.trigger, Trigger::MergeConflict);
