@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use windlass_kernel::run::plan::Phase;
-use windlass_kernel::run::{Event, Run};
-use windlass_workspace::{Merged, RestoreMode};
+use windlass_kernel::run::{Event, PendingMerge, Run};
+use windlass_workspace::{Merged, OnConflict, TreeId, WorkspaceChange};
 
 use crate::checkpointer::{Checkpointer, branch_path};
 use crate::drive::lock;
@@ -18,6 +18,20 @@ use crate::snapshot_store::recorded_tree;
 const SEARCHED_BYTES_MAX: usize = 16 << 20;
 /// The beginnings of git's conflict markers.
 const MARKERS: [&[u8]; 2] = [b"<<<<<<< ", b">>>>>>> "];
+
+/// The folder of the references of an attempt.
+fn branch_folder(run: &Run, phase: &Phase, attempt: u32) -> String {
+    format!("{}/{}.{attempt}", run_name(run), phase.id)
+}
+
+/// The change of a merge. It refuses to overwrite what others have made since it was prepared.
+const fn merging<'a>(
+    expected: &'a TreeId,
+    wanted: &'a TreeId,
+    keep: &'a str,
+) -> WorkspaceChange<'a> {
+    WorkspaceChange { expected, wanted, keep, on_conflict: OnConflict::Refuse }
+}
 
 impl Engine {
     /// The workspace of an attempt of a phase.
@@ -58,12 +72,8 @@ impl Engine {
             let _lock = self.wait_for_lock("worktrees")?;
             self.repository.add_phase_worktree(&folder, base)?;
         }
-        let store = self.checkpointer()?.store();
-        let from = store.capture_unreferenced(&folder)?;
-        let backup = format!("{}/aside", run_name(run));
         // Other files can only come from an interrupted call of this function.
-        let mode = RestoreMode::Resume { backup: &backup };
-        store.restore(&folder, &from, &recorded_tree(fork)?, mode)?;
+        self.fill_branch(run, phase, attempt, &folder, &recorded_tree(fork)?, "fork")?;
         let path = || ready.display().to_string();
         std::fs::write(&ready, b"")
             .map_err(|source| EngineError::Unwritable { path: path(), source })
@@ -80,12 +90,12 @@ impl Engine {
         let Some((phase, state)) = run.phase(at) else { return Ok(()) };
         let store = self.checkpointer()?.store();
         let (workspace, own) = (self.workspace(&run), self.phase_workspace(&run, phase, attempt));
-        let (id, backup) = (phase.id.clone(), format!("{}/aside", run_name(&run)));
-        let resume = RestoreMode::Resume { backup: &backup };
-        let (ours, tree, mode) = match &state.branch.merging {
-            Some(merging) => (recorded_tree(&merging.ours)?, recorded_tree(&merging.tree)?, resume),
+        let reference = |side: &str| format!("{}/{side}", branch_folder(&run, phase, attempt));
+        let (ours, tree, number) = match &state.branch.merging {
+            Some(PendingMerge { ours, tree, number }) => {
+                (recorded_tree(ours)?, recorded_tree(tree)?, *number)
+            }
             None => {
-                let reference = |side: &str| format!("{}/{id}.{attempt}/{side}", run_name(&run));
                 let theirs = match &state.branch.theirs {
                     Some(theirs) => recorded_tree(theirs)?,
                     None => store.capture(&own, &reference("mended"))?,
@@ -96,41 +106,129 @@ impl Engine {
                 let merged = if unresolved.is_empty() {
                     store.merge(fork.as_ref().unwrap_or(&ours), &ours, &theirs)?
                 } else {
-                    Merged::Conflict {
-                        tree_with_markers: theirs.clone(),
-                        paths: unresolved.into_iter().map(PathBuf::from).collect(),
-                        messages: vec!["conflict markers remain".to_owned()],
+                    let paths = unresolved.into_iter().map(PathBuf::from).collect();
+                    let messages = vec!["conflict markers remain".to_owned()];
+                    Merged::Conflict { tree_with_markers: theirs.clone(), paths, messages }
+                };
+                let (tree, number) = match merged {
+                    Merged::Clean(tree) => (tree, run.next_merge_number()),
+                    conflict @ Merged::Conflict { .. } => {
+                        return self.ask_to_resolve(recorder, at, attempt, &ours, conflict);
                     }
                 };
-                match merged {
-                    Merged::Clean(tree) => {
-                        let event = Event::MergePrepared {
-                            phase: id.clone(),
-                            attempt,
-                            ours: ours.to_string(),
-                            theirs: theirs.to_string(),
-                            tree: tree.to_string(),
-                        };
-                        self.record(recorder, event)?;
-                        (ours, tree, RestoreMode::First)
+                let keep = reference(&format!("merge-{number}"));
+                match store.prepare_change(&workspace, &merging(&ours, &tree, &keep)) {
+                    Err(error @ EngineError::InTheWay { .. }) => {
+                        return self.meet(recorder, at, attempt, [&ours, &tree], error);
                     }
-                    Merged::Conflict { tree_with_markers, paths, messages } => {
-                        self.prepare_branch(&run, at, attempt)?;
-                        let from = store.capture_unreferenced(&own)?;
-                        store.restore(&own, &from, &tree_with_markers, resume)?;
-                        let paths = paths.iter().map(|path| path.to_string_lossy().into_owned());
-                        let (ours, paths) = (ours.to_string(), paths.collect());
-                        let event = Event::Conflicted { phase: id, attempt, ours, paths, messages };
-                        return self.record(recorder, event);
-                    }
+                    prepared => prepared?,
                 }
+                let event = Event::MergePrepared {
+                    phase: phase.id.clone(),
+                    attempt,
+                    ours: ours.to_string(),
+                    theirs: theirs.to_string(),
+                    tree: tree.to_string(),
+                };
+                self.record(recorder, event)?;
+                (ours, tree, number)
             }
         };
-        store.restore(&workspace, &ours, &tree, mode)?;
+        let keep = reference(&format!("merge-{number}"));
+        match store.change(&workspace, &merging(&ours, &tree, &keep)) {
+            Err(error @ EngineError::InTheWay { .. }) => {
+                return self.meet(recorder, at, attempt, [&ours, &tree], error);
+            }
+            changed => drop(changed?),
+        }
         let run = lock(recorder).snapshot();
         let change = self.repository.change(&workspace, &run)?;
-        self.record(recorder, Event::Merged { phase: id, attempt, change })?;
+        self.record(recorder, Event::Merged { phase: phase.id.clone(), attempt, change })?;
         self.drop_branch(&run, phase, attempt)
+    }
+
+    /// Merges what the workspace has now with what it was to become, and asks a person about the rest.
+    fn meet(
+        &self,
+        recorder: &Mutex<RunRecorder>,
+        at: usize,
+        attempt: u32,
+        [expected, wanted]: [&TreeId; 2],
+        refusal: EngineError,
+    ) -> Result<(), EngineError> {
+        let EngineError::InTheWay { changed, in_the_way, .. } = refusal else {
+            return Err(refusal);
+        };
+        let run = lock(recorder).snapshot();
+        let Some((phase, _)) = run.phase(at) else { return Ok(()) };
+        let store = self.checkpointer()?.store();
+        let reference = format!("{}/ours", branch_folder(&run, phase, attempt));
+        let now = store.capture(&self.workspace(&run), &reference)?;
+        let (tree_with_markers, mut paths, mut messages) =
+            match store.merge(expected, &now, wanted)? {
+                Merged::Clean(tree) => (tree, Vec::new(), Vec::new()),
+                Merged::Conflict { tree_with_markers, paths, messages } => {
+                    (tree_with_markers, paths, messages)
+                }
+            };
+        if paths.is_empty() {
+            let told = |name: &String| format!("`{name}` has changed in the workspace meanwhile");
+            messages.extend(changed.iter().map(told));
+            paths.extend(changed.iter().map(PathBuf::from));
+        }
+        let told = |name: &String| {
+            format!("`{name}` in the workspace is in the way, and in no snapshot: move it away")
+        };
+        messages.extend(in_the_way.iter().map(told));
+        paths.extend(
+            in_the_way
+                .iter()
+                .map(PathBuf::from)
+                .filter(|path| !paths.contains(path))
+                .collect::<Vec<_>>(),
+        );
+        let conflict = Merged::Conflict { tree_with_markers, paths, messages };
+        self.ask_to_resolve(recorder, at, attempt, &now, conflict)
+    }
+
+    /// Puts both sides of a conflict into the work tree of a phase, and lets a person resolve it.
+    fn ask_to_resolve(
+        &self,
+        recorder: &Mutex<RunRecorder>,
+        at: usize,
+        attempt: u32,
+        ours: &TreeId,
+        conflict: Merged,
+    ) -> Result<(), EngineError> {
+        let Merged::Conflict { tree_with_markers, paths, messages } = conflict else {
+            return Ok(());
+        };
+        let run = lock(recorder).snapshot();
+        self.prepare_branch(&run, at, attempt)?;
+        let Some((phase, _)) = run.phase(at) else { return Ok(()) };
+        let own = self.phase_workspace(&run, phase, attempt);
+        let name = format!("conflict-{}", run.holds.saturating_add(1));
+        self.fill_branch(&run, phase, attempt, &own, &tree_with_markers, &name)?;
+        let paths = paths.iter().map(|path| path.to_string_lossy().into_owned()).collect();
+        let (phase, ours) = (phase.id.clone(), ours.to_string());
+        self.record(recorder, Event::Conflicted { phase, attempt, ours, paths, messages })
+    }
+
+    /// Brings the work tree of a phase to a snapshot, whatever it has now, which stays in a snapshot.
+    fn fill_branch(
+        &self,
+        run: &Run,
+        phase: &Phase,
+        attempt: u32,
+        folder: &Path,
+        wanted: &TreeId,
+        name: &str,
+    ) -> Result<(), EngineError> {
+        let store = self.checkpointer()?.store();
+        let expected = &store.capture_unreferenced(folder)?;
+        let keep = &format!("{}/{name}", branch_folder(run, phase, attempt));
+        let on_conflict = OnConflict::Refuse;
+        store.change(folder, &WorkspaceChange { expected, wanted, keep, on_conflict }).map(drop)
     }
 
     /// The files of a conflict that still have conflict markers.

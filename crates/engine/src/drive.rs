@@ -13,6 +13,8 @@ use windlass_kernel::Code;
 use windlass_kernel::run::plan::{BudgetedResource, Doer, Trigger};
 use windlass_kernel::run::{Change, Event, Failure, Next, NoteKind, PhaseResult, Run, Usage, Work};
 
+use windlass_workspace::OnConflict;
+
 use crate::cancel::{detail_of, end_by};
 use crate::engine::Engine;
 use crate::error::EngineError;
@@ -138,7 +140,7 @@ impl<'a> Drive<'a> {
                 },
                 // A person requested the rollback; the stop switch must not leave it incomplete.
                 Next::Perform(works) if works == [Work::Restore] => {
-                    self.engine.restore(self.recorder)?;
+                    self.engine.restore(self.recorder, OnConflict::Refuse)?;
                 }
                 Next::Perform(works) => match self.stop()? {
                     StopState::Off => self.perform(works, scope, sender, receiver)?,

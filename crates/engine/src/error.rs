@@ -42,6 +42,18 @@ pub enum EngineError {
         /// A phase that may have changed some of them itself, because it is not done.
         unfinished: Option<String>,
     },
+    /// A change of the workspace would overwrite what others have made; nothing was changed.
+    #[error("{message}")]
+    InTheWay {
+        /// The files that have changed and cannot be merged.
+        changed: Vec<String>,
+        /// The files that lie where others are to be written.
+        in_the_way: Vec<String>,
+        /// The fault.
+        message: String,
+        /// How to fix it.
+        hint: Option<String>,
+    },
     /// The hold is not answered.
     #[error("run `{run}` waits for a person: {question}")]
     Unresolved {
@@ -196,7 +208,7 @@ impl EngineError {
         match self {
             Self::Ended { .. } => Code::RunEnded,
             Self::NoCheckpoint { .. } => Code::CheckpointUnavailable,
-            Self::Changed { .. } => Code::WorkspaceChanged,
+            Self::Changed { .. } | Self::InTheWay { .. } => Code::WorkspaceChanged,
             Self::Unresolved { .. } => Code::RunOnHold,
             Self::NotOnHold { .. } => Code::RunNotOnHold,
             Self::AlreadyResolved { .. } => Code::HoldAlreadyResolved,
@@ -227,7 +239,8 @@ impl EngineError {
     /// How to fix it, if the hint of the code is not enough.
     #[must_use]
     pub fn hint(&self) -> Option<&str> {
-        if let Self::Invalid { hint, .. } = self { hint.as_deref() } else { None }
+        let (Self::Invalid { hint, .. } | Self::InTheWay { hint, .. }) = self else { return None };
+        hint.as_deref()
     }
 }
 
@@ -240,7 +253,21 @@ macro_rules! requirement_from {
         }
     )*};
 }
-requirement_from!(BlobError, GitError, SnapshotError);
+requirement_from!(BlobError, GitError);
+
+impl From<SnapshotError> for EngineError {
+    fn from(error: SnapshotError) -> Self {
+        let (code, message) = (error.code(), error.to_string());
+        let SnapshotError::Changed { changed, in_the_way } = error else {
+            return Self::Requirement { code, message };
+        };
+        let names = |paths: Vec<std::path::PathBuf>| {
+            paths.iter().map(|path| path.to_string_lossy().into_owned()).collect()
+        };
+        let (changed, in_the_way) = (names(changed), names(in_the_way));
+        Self::InTheWay { changed, in_the_way, message, hint: None }
+    }
+}
 
 /// How many files a message lists, and how much of each path.
 const LISTED_MAX: usize = 5;

@@ -8,8 +8,8 @@ use windlass_journal::Runs;
 use windlass_kernel::Digest;
 use windlass_kernel::run::{CheckpointArtifact, RunName};
 use windlass_workspace::{
-    BlobStore, Damage, Merged, PackedObjects, PathChange, Rename, RestoreMode, SnapshotError,
-    SnapshotLock, Snapshots, TextDiff, TreeId,
+    BlobStore, Changed, Damage, Merged, PackedObjects, PathChange, Rename, SnapshotError,
+    SnapshotLock, Snapshots, TextDiff, TreeId, WorkspaceChange,
 };
 
 use crate::error::EngineError;
@@ -170,15 +170,20 @@ impl SnapshotStore for GitSnapshotStore {
         Ok(self.opened()?.snapshots.merge(base, ours, theirs)?)
     }
 
-    fn restore(
+    fn prepare_change(
         &self,
         workspace: &Path,
-        from: &TreeId,
-        to: &TreeId,
-        mode: RestoreMode<'_>,
+        change: &WorkspaceChange<'_>,
     ) -> Result<(), EngineError> {
-        self.opened()?.snapshots.restore(workspace, from, to, mode)?;
-        Ok(())
+        Ok(self.opened()?.snapshots.prepare_change(workspace, change)?)
+    }
+
+    fn change(
+        &self,
+        workspace: &Path,
+        change: &WorkspaceChange<'_>,
+    ) -> Result<Changed, EngineError> {
+        Ok(self.opened()?.snapshots.change(workspace, change)?)
     }
 
     fn free_space(&self) -> Result<(), EngineError> {

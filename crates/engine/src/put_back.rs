@@ -2,19 +2,18 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 
 use windlass_kernel::run::plan::{Concurrency, Phase, RunOutcome};
 use windlass_kernel::run::{
-    CheckpointKind, CheckpointRecord, CheckpointSide, Ended, Event, PhaseState, Run,
+    CheckpointKind, CheckpointRecord, CheckpointSide, Ended, Event, KeptEnd, PhaseState, Rollback,
+    Run,
 };
 use windlass_kernel::{Code, TraceId};
-use windlass_workspace::{PathChange, TreeId};
+use windlass_workspace::{ChangeKind, PathChange, TreeId};
 
-use crate::drive::lock;
 use crate::engine::{Engine, run_name};
 use crate::error::{EngineError, listed};
-use crate::rollback::{RollbackPlan, RollbackRequest, check_texts};
+use crate::rollback::{RollbackPlan, RollbackRequest, check_texts, on_conflict};
 use crate::snapshot_store::recorded_tree;
 
 /// The folder of a project's configuration, which no command of a run can write.
@@ -104,13 +103,11 @@ impl Engine {
         if !force {
             refuse_mixed(&run, &kept, &plan)?;
         }
+        let rollback = Rollback { ends: Some(KeptEnd { outcome, reason, detail }), ..rollback };
         recorder.append(vec![Event::RollbackBegun(Box::new(rollback))])?;
         drop(storing);
-        let recorder = Mutex::new(recorder);
-        self.restore(&recorder)?;
-        let mut recorder = lock(&recorder);
-        recorder.append(vec![Event::Ended { outcome, reason, detail }])?;
-        Ok(PutBack { run: recorder.run().clone(), changes: plan.changes, kept: plan.left })
+        let run = self.finish_rollback(recorder, on_conflict(force))?;
+        Ok(PutBack { run, changes: plan.changes, kept: plan.left })
     }
 
     /// The trees of the workspace at the start of a run and now.
@@ -143,20 +140,57 @@ impl Engine {
             .collect();
         for pair in run.checkpoints.windows(2) {
             let [before, after] = pair else { continue };
-            let trees = before.workspace.as_ref().zip(after.workspace.as_ref());
-            let Some((before, after)) = trees.filter(|_| is_idle(run, before, after)) else {
-                continue;
-            };
-            let (before, after) = (recorded_tree(&before.tree)?, recorded_tree(&after.tree)?);
-            // They may have been purged.
-            if before == after || !store.has_tree(&before)? || !store.has_tree(&after)? {
-                continue;
+            if is_idle(run, before, after) {
+                theirs.extend(self.between(before, after)?.into_iter().map(|change| change.path));
             }
-            let changes = store.changes(&before, &after)?.into_iter();
-            let files = changes.filter(|change| !change.is_of_folder());
-            theirs.extend(files.map(|change| change.path));
         }
         Ok(theirs)
+    }
+
+    /// The files that are there now because people have added them while no phase was at work, or since an earlier
+    /// rollback has left or uncovered them. Work that makes a file anew makes it the run's.
+    pub(crate) fn added_by_people(&self, run: &Run) -> Result<BTreeSet<PathBuf>, EngineError> {
+        let mut added = BTreeSet::new();
+        for pair in run.checkpoints.windows(2) {
+            let [before, after] = pair else { continue };
+            let uncovers = after.kind == CheckpointKind::Rollback;
+            let is_idle = uncovers || is_idle(run, before, after);
+            // What a rollback leaves is what the checkpoint to which it led does not have.
+            let target = after.parent.and_then(|parent| run.checkpoint(parent));
+            let before = if uncovers { target.unwrap_or(before) } else { before };
+            if !is_idle && added.is_empty() {
+                continue;
+            }
+            for change in self.between(before, after)? {
+                match change.kind {
+                    ChangeKind::Added if is_idle => drop(added.insert(change.path)),
+                    ChangeKind::Added | ChangeKind::Removed => drop(added.remove(&change.path)),
+                    ChangeKind::Modified | ChangeKind::TypeChanged | ChangeKind::ModeChanged => {}
+                }
+            }
+        }
+        Ok(added)
+    }
+
+    /// The files in which two checkpoints differ; none if one was purged.
+    fn between(
+        &self,
+        before: &CheckpointRecord,
+        after: &CheckpointRecord,
+    ) -> Result<Vec<PathChange>, EngineError> {
+        let trees = before.workspace.as_ref().zip(after.workspace.as_ref());
+        let Some((before, after)) = trees.filter(|(before, after)| before.tree != after.tree)
+        else {
+            return Ok(Vec::new());
+        };
+        let (before, after) = (recorded_tree(&before.tree)?, recorded_tree(&after.tree)?);
+        let store = self.checkpointer()?.store();
+        if !store.has_tree(&before)? || !store.has_tree(&after)? {
+            return Ok(Vec::new());
+        }
+        let mut changes = store.changes(&before, &after)?;
+        changes.retain(|change| !change.is_of_folder());
+        Ok(changes)
     }
 }
 
@@ -165,10 +199,9 @@ fn is_idle(run: &Run, before: &CheckpointRecord, after: &CheckpointRecord) -> bo
     let serial = run.plan().is_some_and(|plan| plan.concurrency == Concurrency::Serial);
     // Checks are programs that may write, and the work of a branch is merged.
     let plain = |(phase, _): (&Phase, &PhaseState)| phase.checks.is_empty() && !phase.branch;
-    serial
-        && before.at == CheckpointSide::Post
-        && after.kind == CheckpointKind::Started
-        && run.phase(before.phase).is_some_and(plain)
+    let begins = serial && after.kind == CheckpointKind::Started;
+    let ended = before.at == CheckpointSide::Post && run.phase(before.phase).is_some_and(plain);
+    begins && (ended || before.kind == CheckpointKind::Rollback)
 }
 
 /// The start of a run whose files can be put back.

@@ -5,6 +5,7 @@ use windlass_journal::{JournalError, RunFilter};
 use windlass_kernel::run::plan::{OnRestart, Plan, Requirement};
 use windlass_kernel::run::{Event, Resolution, Run, RunName};
 use windlass_kernel::{Code, State, TraceId};
+use windlass_workspace::OnConflict;
 
 use crate::engine::Engine;
 use crate::error::EngineError;
@@ -172,8 +173,8 @@ impl Engine {
             return Ok(None);
         }
         if recorder.run().is_rolling_back() {
-            let run = self.finish_rollback(recorder).map_err(fail)?;
-            if run.hold.is_some() {
+            let run = self.finish_rollback(recorder, OnConflict::Refuse).map_err(fail)?;
+            if run.hold.is_some() || run.ended.is_some() {
                 return Ok(Some((on_restart, run)));
             }
             recorder = self.open(trace_id).map_err(fail)?;

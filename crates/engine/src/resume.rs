@@ -8,6 +8,7 @@ use windlass_kernel::run::{
 };
 use windlass_kernel::{Call, Code, Head, Next, State, Timestamp, TraceId};
 use windlass_runtime::{Answer, Attribution, GatewayError, Who};
+use windlass_workspace::OnConflict;
 
 use crate::engine::{Engine, refuse_ended, run_name};
 use crate::error::EngineError;
@@ -47,8 +48,8 @@ impl Engine {
         self.require_ports(recorder.run())?;
         if recorder.run().is_rolling_back() && recorder.run().head.state == Some(State::Running) {
             // A person requested the rollback: it is completed before any other check.
-            let run = self.finish_rollback(recorder)?;
-            if run.hold.is_some() {
+            let run = self.finish_rollback(recorder, OnConflict::Refuse)?;
+            if run.hold.is_some() || run.ended.is_some() {
                 return Ok(run);
             }
             recorder = self.open(trace_id)?;

@@ -1,16 +1,18 @@
 //! Rolls a run back to one of its checkpoints: its state and its files together.
 
 use std::collections::BTreeSet;
-use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use windlass_kernel::run::plan::{Doer, Requirement, RunOutcome};
+use windlass_kernel::run::plan::{Doer, Phase, Requirement, RunOutcome};
 use windlass_kernel::run::{
-    CheckpointKind, CheckpointRecord, CheckpointSide, Event, Next, PhaseStatus, Rollback, Run,
+    Base, CheckpointKind, CheckpointRecord, CheckpointSide, Event, KeptEnd, Next, PhaseStatus,
+    Rollback, Run,
 };
 use windlass_kernel::{CheckpointId, Code, State, TraceId, check_name};
-use windlass_workspace::{ChangeKind, PathChange, RestoreMode, TreeId};
+use windlass_workspace::{
+    ChangeKind, OnConflict, PathChange, TreeId, WorkspaceChange, is_in_the_way,
+};
 
 use crate::drive::lock;
 use crate::engine::{Engine, run_name};
@@ -18,6 +20,7 @@ use crate::error::{EngineError, listed};
 use crate::queue::REASON_BYTES_MAX;
 use crate::run_recorder::RunRecorder;
 use crate::snapshot_store::recorded_tree;
+use crate::start::worktree_branch;
 
 /// The beginning of the references of rollbacks; the sequence number of the run's head follows.
 pub(crate) const ROLLBACK_PREFIX: &str = "rollback-";
@@ -76,6 +79,15 @@ impl Engine {
         let Some(workspace) = &checkpoint.workspace else {
             return Ok(without_files(&run, checkpoint));
         };
+        if lost_worktree(&run, &self.workspace(&run)).is_some() {
+            return Err(EngineError::Invalid {
+                code: Code::CheckpointUnavailable,
+                message: format!("the work tree of run `{}` was removed", run_name(&run)),
+                hint: Some(
+                    "a rollback without `--dry-run` makes it again from its branch".to_owned(),
+                ),
+            });
+        }
         let now = self.checkpointer()?.store().capture_unreferenced(&self.workspace(&run))?;
         let tree = recorded_tree(&workspace.tree)?;
         let store = self.checkpointer()?.store();
@@ -108,10 +120,11 @@ impl Engine {
             Some(plan) => self.lock_for(plan, own)?,
             None => Vec::new(),
         };
+        self.bring_back_worktree(&seen)?;
         let mut recorder = self.open(trace_id)?;
         if recorder.run().pending_rollback().is_some() {
             // An interrupted rollback is completed first.
-            let run = self.finish_rollback(recorder)?;
+            let run = self.finish_rollback(recorder, on_conflict(request.force))?;
             drop(run);
             recorder = self.open(trace_id)?;
         }
@@ -134,6 +147,15 @@ impl Engine {
         recorder.append(events)?;
         drop(storing);
         self.drive(recorder)
+    }
+
+    /// Makes the work tree of a run again that was removed when the run was closed.
+    fn bring_back_worktree(&self, run: &Run) -> Result<(), EngineError> {
+        let Some((path, base)) = lost_worktree(run, &self.workspace(run)) else { return Ok(()) };
+        let folder = self.settings.state.join(path);
+        let _lock = self.wait_for_lock("worktrees")?;
+        self.repository.make_worktree(&folder, &worktree_branch(&run_name(run)), base)?;
+        Ok(())
     }
 
     /// Returns the checkpoint, if the run can be rolled back to it.
@@ -165,6 +187,7 @@ impl Engine {
             by: request.by.clone(),
             checkpoint: checkpoint.id,
             commit: self.left_by_interrupted_work(run)?,
+            ends: None,
             from: run.checkpoints.last().map(|checkpoint| checkpoint.id),
             reason: request.reason.clone(),
             resume: request.resume,
@@ -190,12 +213,19 @@ impl Engine {
         if request.resume {
             refuse_to_take(run, &plan)?;
         }
+        refuse_other_commit(run, checkpoint)?;
         // Nothing is recorded yet: a rollback that cannot be completed is refused.
         store.check_restorable(&now, &target)?;
-        // Every rollback has its own references.
-        let reference = |side: &str| rollback_reference(run, side);
-        store.set_reference(&now, &reference("before"))?;
-        store.set_reference(&target, &reference("after"))?;
+        // The beginning of a run that has not begun is recorded with the rollback.
+        let number = run.head.sequence_number + u64::from(run.head.state == Some(State::Init));
+        let change = WorkspaceChange {
+            expected: &now,
+            wanted: &target,
+            keep: &rollback_folder(run, number),
+            on_conflict: on_conflict(request.force),
+        };
+        let prepared = store.prepare_change(&self.workspace(run), &change);
+        prepared.map_err(|error| self.with_way_on(error, run))?;
         rollback.snapshot = Some(now.to_string());
         rollback.target = Some(target.to_string());
         rollback.tree = Some(tree.to_string());
@@ -239,11 +269,12 @@ impl Engine {
         };
         let since = store.changes(last.as_ref().unwrap_or(tree), now)?;
         let are_of_people = last.is_some() && unfinished.is_none();
-        let added: BTreeSet<&Path> = since
+        let mut added = self.added_by_people(run)?;
+        let added_since = since
             .iter()
             .filter(|change| change.kind == ChangeKind::Added && are_of_people)
-            .map(|change| change.path.as_path())
-            .collect();
+            .map(|change| change.path.clone());
+        added.extend(added_since);
         let mut changes = store.changes(now, tree)?;
         let written: BTreeSet<PathBuf> = changes
             .iter()
@@ -265,9 +296,8 @@ impl Engine {
         let files: Vec<PathBuf> =
             removed.iter().filter(|path| !folders.contains(*path)).cloned().collect();
         let ignored = store.ignored(&self.workspace(run), tree, &files)?;
-        let remains = |path: &PathBuf| {
-            ignored.contains(path) || added.contains(path.as_path()) || kept.contains(path)
-        };
+        let remains =
+            |path: &PathBuf| ignored.contains(path) || added.contains(path) || kept.contains(path);
         let mut left: BTreeSet<PathBuf> = removed.into_iter().filter(remains).collect();
         let rewritten = changes.iter().filter(|change| match change.kind {
             ChangeKind::Modified | ChangeKind::ModeChanged => kept.contains(&change.path),
@@ -296,20 +326,28 @@ impl Engine {
     }
 
     /// Restores the files of a recorded rollback.
-    pub(crate) fn restore(&self, recorder: &Mutex<RunRecorder>) -> Result<(), EngineError> {
-        let (run, resuming) = {
-            let recorder = lock(recorder);
-            (recorder.snapshot(), !recorder.has_just_begun_rollback())
-        };
+    pub(crate) fn restore(
+        &self,
+        recorder: &Mutex<RunRecorder>,
+        on_conflict: OnConflict,
+    ) -> Result<(), EngineError> {
+        let run = lock(recorder).snapshot();
         let Some(rollback) = run.pending_rollback() else { return Ok(()) };
         let workspace = self.workspace(&run);
         if let (Some(from), Some(to)) = (&rollback.snapshot, &rollback.target) {
-            let (from, to) = (recorded_tree(from)?, recorded_tree(to)?);
-            let backup = rollback_reference(&run, "aside");
-            let mode =
-                if resuming { RestoreMode::Resume { backup: &backup } } else { RestoreMode::First };
+            let (expected, wanted) = (&recorded_tree(from)?, &recorded_tree(to)?);
+            let keep = &rollback_folder(&run, run.rollback_number());
             let checkpointer = self.checkpointer()?;
-            checkpointer.store().restore(&workspace, &from, &to, mode)?;
+            let change = WorkspaceChange { expected, wanted, keep, on_conflict };
+            let changed = checkpointer.store().change(&workspace, &change);
+            if let Err(error) = changed {
+                if let (EngineError::InTheWay { .. }, Some(end)) = (&error, run.kept_end()) {
+                    // The run has ended, and stays so.
+                    let KeptEnd { outcome, reason, detail } = end.clone();
+                    self.record(recorder, Event::Ended { outcome, reason, detail })?;
+                }
+                return Err(self.with_way_on(error, &run));
+            }
             checkpointer.mark_stale();
         }
         let left = self.left_by_rollback(&run)?;
@@ -337,14 +375,43 @@ impl Engine {
         Ok(files.map(|change| change.path).collect())
     }
 
+    /// Adds to the refusal of a change what helps.
+    fn with_way_on(&self, error: EngineError, run: &Run) -> EngineError {
+        let EngineError::InTheWay { changed, in_the_way, message, .. } = error else {
+            return error;
+        };
+        let id = run_name(run);
+        let begun = run.pending_rollback().is_some_and(|rollback| rollback.ends.is_none());
+        let mut hint = String::from("nothing was changed");
+        if !in_the_way.is_empty() {
+            let names = listed(&in_the_way);
+            hint += &format!(
+                "; move {names} out of the way: no snapshot has it, so nothing overwrites it"
+            );
+        }
+        if !changed.is_empty() {
+            hint += "; save what is yours, or let `--force` overwrite it: a snapshot keeps it";
+        }
+        if begun {
+            hint += &format!(
+                "; then `windlass resume {id}` completes the rollback, and `windlass cancel {id} --reason TEXT` gives it up"
+            );
+        }
+        EngineError::InTheWay { changed, in_the_way, message, hint: Some(hint) }
+    }
+
     /// Completes an interrupted rollback.
-    pub(crate) fn finish_rollback(&self, recorder: RunRecorder) -> Result<Run, EngineError> {
+    pub(crate) fn finish_rollback(
+        &self,
+        recorder: RunRecorder,
+        on_conflict: OnConflict,
+    ) -> Result<Run, EngineError> {
         let recorder = Mutex::new(recorder);
         // Does nothing if the files are restored already.
-        self.restore(&recorder)?;
+        self.restore(&recorder, on_conflict)?;
         let next = lock(&recorder).run().next();
         let held = if let Next::Record(event) = next { Some(*event) } else { None };
-        let held = held.filter(|event| matches!(event, Event::Held(_)));
+        let held = held.filter(|event| matches!(event, Event::Held(_) | Event::Ended { .. }));
         if let Some(held) = held {
             let held = self.with_current_change(held, lock(&recorder).run())?;
             self.record(&recorder, held)?;
@@ -384,6 +451,13 @@ fn needed_checkpoints(run: &Run, target: &CheckpointRecord) -> Vec<CheckpointId>
     needed
 }
 
+/// The work tree of a run, which is not there, and the base of its branch.
+fn lost_worktree<'a>(run: &'a Run, folder: &Path) -> Option<(&'a str, &'a Base)> {
+    let started = run.started.as_ref()?;
+    let (path, base) = (started.worktree.as_deref()?, started.base.as_ref()?);
+    (!folder.exists()).then_some((path, base))
+}
+
 /// The plan of a rollback without files.
 fn without_files(run: &Run, checkpoint: &CheckpointRecord) -> RollbackPlan {
     RollbackPlan {
@@ -418,6 +492,35 @@ fn refuse_to_take(run: &Run, plan: &RollbackPlan) -> Result<(), EngineError> {
     })
 }
 
+/// Fails if the run would have the files of one commit and end with another: it has committed again since the
+/// checkpoint, and would not commit after it.
+fn refuse_other_commit(run: &Run, checkpoint: &CheckpointRecord) -> Result<(), EngineError> {
+    let archived = run.archived_by(checkpoint);
+    let commits =
+        |phase: &Phase| matches!(&phase.doer, Doer::Builtin { name, .. } if name == "commit");
+    let mut committing = run.all_phases().filter(|(phase, _)| commits(phase)).peekable();
+    let keeps_all = committing.peek().is_some()
+        && committing.all(|(phase, state)| state.attempt > 0 && !archived.contains(&phase.id));
+    let (Some(then), Some(now)) = (run.commit_then(checkpoint), run.newest_commit()) else {
+        return Ok(());
+    };
+    if !keeps_all || then == now {
+        return Ok(());
+    }
+    Err(EngineError::Invalid {
+        code: Code::CheckpointUnavailable,
+        message: format!(
+            "run `{}` had made the commit {then} at this checkpoint, and its branch is at {now} since: its files and \
+             its commit would not agree",
+            run_name(run)
+        ),
+        hint: Some(
+            "roll back to the checkpoint before the commit (`PRE_…` of its phase): it is made again on top of the newest"
+                .to_owned(),
+        ),
+    })
+}
+
 /// The phase that changes the run's workspace and is not done, if any.
 pub(crate) fn unfinished_phase(run: &Run) -> Option<String> {
     let unfinished = run.all_phases().find(|(phase, state)| {
@@ -430,9 +533,13 @@ pub(crate) fn unfinished_phase(run: &Run) -> Option<String> {
     unfinished.map(|(phase, _)| phase.id.clone())
 }
 
-/// A reference of a rollback that is prepared or performed now.
-fn rollback_reference(run: &Run, side: &str) -> String {
-    format!("{}/{ROLLBACK_PREFIX}{}/{side}", run_name(run), run.head.sequence_number)
+/// The folder of the references of a rollback; each has its own.
+fn rollback_folder(run: &Run, number: u64) -> String {
+    format!("{}/{ROLLBACK_PREFIX}{number}", run_name(run))
+}
+
+pub(crate) const fn on_conflict(force: bool) -> OnConflict {
+    if force { OnConflict::Overwrite } else { OnConflict::Refuse }
 }
 
 pub(crate) fn check_texts(request: &RollbackRequest) -> Result<(), EngineError> {
@@ -447,12 +554,4 @@ pub(crate) fn check_texts(request: &RollbackRequest) -> Result<(), EngineError> 
     Err(EngineError::NoCheckpoint {
         what: "a rollback needs a name and a reason; neither may be empty or too long".to_owned(),
     })
-}
-
-/// Whether one of the written files is where the path has a folder, or has a folder where the path is.
-fn is_in_the_way(path: &Path, written: &BTreeSet<PathBuf>) -> bool {
-    let below = (Bound::Excluded(path), Bound::Unbounded);
-    let first_below = written.range::<Path, _>(below).next();
-    path.ancestors().skip(1).any(|folder| written.contains(folder))
-        || first_below.is_some_and(|below| below.starts_with(path))
 }

@@ -54,8 +54,6 @@ impl Recording {
 pub struct RunRecorder {
     recording: Recording,
     recorder: Recorder<Run>,
-    /// Whether the last commit began a rollback.
-    begun_rollback: bool,
     /// Whether others moved the run's branch during the hold from which this process has resumed it.
     pub(crate) moved_by_others: bool,
 }
@@ -69,12 +67,8 @@ impl RunRecorder {
     ) -> Result<Self, EngineError> {
         let observers = recording.observers(trace_id);
         let recorder = Recorder::begin(&recording.store, trace_id, PlanId(trace_id.0), observers);
-        let mut recorder = Self {
-            recording: recording.clone(),
-            recorder,
-            begun_rollback: false,
-            moved_by_others: false,
-        };
+        let recording = recording.clone();
+        let mut recorder = Self { recording, recorder, moved_by_others: false };
         recorder.append(vec![Event::Started(Box::new(started))])?;
         Ok(recorder)
     }
@@ -83,12 +77,7 @@ impl RunRecorder {
     pub(crate) fn open(recording: &Recording, trace_id: TraceId) -> Result<Self, EngineError> {
         let observers = recording.observers(trace_id);
         let recorder = Recorder::open(&recording.store, trace_id, observers)?;
-        Ok(Self {
-            recording: recording.clone(),
-            recorder,
-            begun_rollback: false,
-            moved_by_others: false,
-        })
+        Ok(Self { recording: recording.clone(), recorder, moved_by_others: false })
     }
 
     /// The run.
@@ -109,18 +98,12 @@ impl RunRecorder {
         self.recorder.plan_id()
     }
 
-    /// Whether the last commit of this process began a rollback; otherwise the rollback was interrupted.
-    pub(crate) const fn has_just_begun_rollback(&self) -> bool {
-        self.begun_rollback
-    }
-
     /// Commits events in one transaction.
     ///
     /// # Errors
     /// [`EngineError`] if the store refuses them or they are not valid in the run's state; then nothing
     /// was written, and the run must be opened again.
     pub fn append(&mut self, events: Vec<Event>) -> Result<(), EngineError> {
-        self.begun_rollback = events.iter().any(|event| matches!(event, Event::RollbackBegun(_)));
         // What a checkpoint stores must not be purged before the checkpoint is recorded.
         let mut storing = None;
         // A merge is recorded in two steps, and nobody else may take the run between them.

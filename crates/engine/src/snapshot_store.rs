@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use windlass_kernel::run::CheckpointArtifact;
 use windlass_kernel::{Code, Digest};
 use windlass_workspace::{
-    Merged, PackedObjects, PathChange, Rename, RestoreMode, SnapshotError, SnapshotLock, TextDiff,
-    TreeId,
+    Changed, Merged, PackedObjects, PathChange, Rename, SnapshotError, SnapshotLock, TextDiff,
+    TreeId, WorkspaceChange,
 };
 
 use crate::error::EngineError;
@@ -17,8 +17,8 @@ use crate::error::EngineError;
 /// A snapshot with a reference is stored until the reference is deleted.
 ///
 /// # Errors
-/// Every method fails with [`EngineError::Requirement`]: the code is `SNAPSHOT_CORRUPT` if a tree is
-/// corrupt, and `WORKSPACE_CHANGED` if files that a restore would change have changed.
+/// Every method fails with [`EngineError::Requirement`], with the code `SNAPSHOT_CORRUPT` if a tree is corrupt; a
+/// change fails with [`EngineError::InTheWay`] if it would overwrite what others have made.
 pub trait SnapshotStore: Send + Sync {
     /// Captures a workspace and sets a reference to the snapshot.
     fn capture(&self, workspace: &Path, reference: &str) -> Result<TreeId, EngineError>;
@@ -83,15 +83,19 @@ pub trait SnapshotStore: Send + Sync {
     /// Merges the changes of two snapshots since a third.
     fn merge(&self, base: &TreeId, ours: &TreeId, theirs: &TreeId) -> Result<Merged, EngineError>;
 
-    /// Restores a workspace from its current state, the snapshot `from`, to the snapshot `to`. After an
-    /// error it may be called again.
-    fn restore(
+    /// Decides a change of a workspace without making it, and sets the references that keep what it needs.
+    fn prepare_change(
         &self,
         workspace: &Path,
-        from: &TreeId,
-        to: &TreeId,
-        mode: RestoreMode<'_>,
+        change: &WorkspaceChange<'_>,
     ) -> Result<(), EngineError>;
+
+    /// Changes a workspace. The same change may be made again after an error or a crash.
+    fn change(
+        &self,
+        workspace: &Path,
+        change: &WorkspaceChange<'_>,
+    ) -> Result<Changed, EngineError>;
 
     /// Removes what belongs to no snapshot any more, after some time.
     fn free_space(&self) -> Result<(), EngineError>;

@@ -33,7 +33,7 @@ mod verdict;
 pub use branch::{Branch, Conflict, PendingMerge};
 pub use checkpoint::{
     Checkpoint, CheckpointArtifact, CheckpointKind, CheckpointRecord, CheckpointSide,
-    CheckpointWorkspace, DueCheckpoint, Rollback, checkpoint_name,
+    CheckpointWorkspace, DueCheckpoint, KeptEnd, Rollback, checkpoint_name,
 };
 pub use consensus::{APPROVED, CONDITIONAL, REJECTED, Review};
 pub use event::{Event, NoteKind, RunEvent};

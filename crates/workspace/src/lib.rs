@@ -26,8 +26,9 @@ pub use git::{
 };
 pub use hidden_files::{HiddenFiles, is_secret_file, remember_hidden_in, telling_folder};
 pub use snapshot::{
-    Capture, ChangeKind, Damage, DamagedSnapshot, Entry, EntryMode, Merged, ObjectIndex,
-    ObjectStreamError, PackedObjects, PathChange, Rename, RestoreMode, Restored, SNAPSHOT_REFS,
-    SnapshotError, SnapshotFiles, SnapshotLock, Snapshots, TextDiff, unpack_files,
+    Capture, ChangeKind, Changed, Damage, DamagedSnapshot, Entry, EntryMode, Merged, ObjectIndex,
+    ObjectStreamError, OnConflict, PackedObjects, PathChange, Rename, SNAPSHOT_REFS, SnapshotError,
+    SnapshotFiles, SnapshotLock, Snapshots, TextDiff, WorkspaceChange, die_after, is_in_the_way,
+    unpack_files,
 };
 pub use walk::{WalkError, WalkedFile, is_private, walk_files};

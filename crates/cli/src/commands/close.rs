@@ -1,10 +1,12 @@
 //! `windlass close`: merges the branch of a run that has ended, and removes its work tree.
 
+use std::path::PathBuf;
+
 use serde_json::json;
 use windlass_engine::{EngineError, IntegrationRequest};
 use windlass_kernel::run::{Run, RunName};
 use windlass_kernel::{Code, TraceId};
-use windlass_workspace::{Git, OnChanges};
+use windlass_workspace::{Git, GitError, OnChanges};
 
 use crate::args::Close;
 use crate::commands::run::open_to_read;
@@ -36,6 +38,23 @@ pub fn run(project: &Project, options: &Close, output: &Output) -> CommandResult
     if options.restore {
         return restore(&setup, trace_id, options, output);
     }
+    let on_changes = if options.discard { OnChanges::Discard } else { OnChanges::Refuse };
+    let copied = run.setup.files.iter().map(|file| file.path.clone());
+    let git = Git::new(&project.root).omitting(copied);
+    let own = match &started.worktree {
+        Some(worktree) => Some((worktree, project.state()?.join(worktree))),
+        None => None,
+    };
+    let not_removed = |error: GitError| {
+        Failure::of(error.code(), &error)
+            .hint("commit the changes, or discard them with `--discard`")
+    };
+    // Everything is looked at and stored before the first change; a merge looks for itself.
+    if let Some((_, path)) = own.as_ref().filter(|_| !options.merge) {
+        git.worktree_check_removal(path, on_changes).map_err(not_removed)?;
+    }
+    let branches = branches_of(project, &started.run_id)?;
+    store_branches(&setup, &started.run_id, &branches, output)?;
     let merged = match options.merge {
         true => {
             let request = IntegrationRequest {
@@ -53,8 +72,9 @@ pub fn run(project: &Project, options: &Close, output: &Output) -> CommandResult
         let (branch, into) = (sanitize(&merged.branch), sanitize(&merged.into));
         output.line(&format!("{branch} {word} into {into}, which is at {}", merged.commit));
     }
-    let branches = drop_branches(project, &started.run_id)?;
-    let Some(worktree) = &started.worktree else {
+    drop_branches(project, &started.run_id, &branches)?;
+    let branches: Vec<String> = branches.into_iter().map(|branch| branch.name).collect();
+    let Some((worktree, path)) = own else {
         sweep(&setup, output);
         if output.json {
             output.value(&json!({ "run_id": started.run_id, "branches": branches }))?;
@@ -65,15 +85,7 @@ pub fn run(project: &Project, options: &Close, output: &Output) -> CommandResult
         }
         return Ok(0);
     };
-    let on_changes = if options.discard { OnChanges::Discard } else { OnChanges::Refuse };
-    let path = project.state()?.join(worktree);
-    let copied = run.setup.files.iter().map(|file| file.path.clone());
-    Git::new(&project.root).omitting(copied).worktree_remove(&path, on_changes).map_err(
-        |error| {
-            Failure::of(error.code(), &error)
-                .hint("commit the changes, or discard them with `--discard`")
-        },
-    )?;
+    git.worktree_remove(&path, on_changes).map_err(not_removed)?;
     sweep(&setup, output);
     if output.json {
         output.value(&json!({
@@ -177,26 +189,74 @@ pub fn conflict_folder(project: &Project, run: &Run) -> Option<String> {
     Some(project.state().ok()?.join(worktree).display().to_string())
 }
 
-/// Removes the work trees that branches of the run left; their files are stored in checkpoints.
-fn drop_branches(project: &Project, run_id: &str) -> Result<Vec<String>, Failure> {
+/// The work tree of a branch that a run left.
+struct LeftBranch {
+    /// The name of its folder.
+    name: String,
+    folder: PathBuf,
+    /// The reference of the snapshot that keeps its files.
+    reference: String,
+}
+
+/// The work trees that branches of a run left.
+fn branches_of(project: &Project, run_id: &str) -> Result<Vec<LeftBranch>, Failure> {
     let folder = project.state()?.join("worktrees");
     let start = format!("{run_id}.");
-    let mut dropped = Vec::new();
-    let Ok(entries) = std::fs::read_dir(&folder) else { return Ok(dropped) };
+    let Ok(entries) = std::fs::read_dir(&folder) else { return Ok(Vec::new()) };
+    let left = |entry: std::fs::DirEntry| {
+        let name = entry.file_name().into_string().ok()?;
+        let attempt = name.strip_prefix(&start)?;
+        let reference = format!("{run_id}/{attempt}/closed");
+        entry.path().is_dir().then(|| LeftBranch { folder: entry.path(), reference, name })
+    };
+    let mut all: Vec<LeftBranch> = entries.filter_map(Result::ok).filter_map(left).collect();
+    all.sort_by(|one, other| one.name.cmp(&other.name));
+    Ok(all)
+}
+
+/// Captures the files of work trees that are about to be removed. A checkpoint has only those that a phase was done with.
+fn store_branches(
+    setup: &RunSetup,
+    run_id: &str,
+    branches: &[LeftBranch],
+    output: &Output,
+) -> Result<(), Failure> {
+    if branches.is_empty() {
+        return Ok(());
+    }
+    let snapshots = setup.engine.snapshots()?;
+    let _storing = snapshots.lock_for_storing()?;
+    for branch in branches {
+        let tree = snapshots.capture(&branch.folder, &branch.reference).map_err(|error| {
+            Failure::from(error).hint(format!(
+                "nothing was removed: the files of `{}` cannot be stored; look at them, and remove the folder with \
+                 `git worktree remove --force` if nothing in it is needed",
+                branch.folder.display()
+            ))
+        })?;
+        output.note(&format!(
+            "the files of {} are kept in the snapshot {tree} until the checkpoints of {run_id} are purged",
+            sanitize(&branch.name)
+        ));
+    }
+    Ok(())
+}
+
+/// Removes the work trees that branches of a run left, which are stored.
+fn drop_branches(project: &Project, run_id: &str, branches: &[LeftBranch]) -> Result<(), Failure> {
+    for branch in branches {
+        Git::new(&project.root)
+            .worktree_remove(&branch.folder, OnChanges::Discard)
+            .map_err(|error| Failure::of(error.code(), &error))?;
+    }
+    let start = format!("{run_id}.");
+    let Ok(entries) = std::fs::read_dir(project.state()?.join("worktrees")) else { return Ok(()) };
     for entry in entries.filter_map(Result::ok) {
-        let Ok(name) = entry.file_name().into_string() else { continue };
-        if !name.starts_with(&start) {
-            continue;
-        }
-        if entry.path().is_dir() {
-            Git::new(&project.root)
-                .worktree_remove(&entry.path(), OnChanges::Discard)
-                .map_err(|error| Failure::of(error.code(), &error))?;
-            dropped.push(name);
-        } else {
+        let is_ours = entry.file_name().to_str().is_some_and(|name| name.starts_with(&start));
+        if is_ours && !entry.path().is_dir() {
             // The marker file of a created work tree.
             drop(std::fs::remove_file(entry.path()));
         }
     }
-    Ok(dropped)
+    Ok(())
 }

@@ -8,7 +8,7 @@ use windlass_engine::{GitSnapshotStore, SnapshotStore as _, recorded_tree};
 use windlass_kernel::Code;
 use windlass_kernel::run::RunName;
 use windlass_sessions::{DatedNote, SessionNote, notes};
-use windlass_workspace::{ChangeKind, PathChange, RestoreMode, TreeId};
+use windlass_workspace::{ChangeKind, OnConflict, PathChange, TreeId, WorkspaceChange};
 
 use crate::args::Rewind;
 use crate::commands::session::open_sessions;
@@ -44,6 +44,12 @@ pub fn run(project: &Project, options: &Rewind, output: &Output) -> CommandResul
     let changes = snapshots.changes(&before, &target)?;
     if !options.dry_run && !changes.is_empty() {
         snapshots.check_restorable(&before, &target)?;
+        // Nothing is on record yet: what cannot be changed is told.
+        let keep = format!("{}/rewind-{}", RunName::of(found.trace_id()), all.len());
+        let on_conflict = OnConflict::Refuse;
+        let change =
+            WorkspaceChange { expected: &before, wanted: &target, keep: &keep, on_conflict };
+        snapshots.prepare_change(&workspace, &change)?;
         let is_rewind = |(_, note): &&DatedNote| matches!(note, SessionNote::Rewound { .. });
         let number = all.iter().filter(is_rewind).count();
         let name = format!("{}/before-rewind-{}", RunName::of(found.trace_id()), number + 1);
@@ -73,7 +79,7 @@ pub fn run(project: &Project, options: &Rewind, output: &Output) -> CommandResul
                 (note.into_iter().collect(), ())
             })
             .map_err(|error| Failure::of(error.code(), &error))?;
-        snapshots.restore(&workspace, &before, &target, RestoreMode::First)?;
+        snapshots.change(&workspace, &change)?;
     }
     drop(storing);
     print(options, &found.name(), &changes, output)

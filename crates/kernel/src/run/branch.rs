@@ -28,6 +28,8 @@ pub struct PendingMerge {
     pub ours: String,
     /// The tree of the workspace after the merge.
     pub tree: String,
+    /// The number among the merges of the run.
+    pub number: u64,
 }
 
 /// Files that the branch and the workspace changed differently.
@@ -64,6 +66,12 @@ impl Run {
         self.index.at_work.iter().filter(due).min_by_key(order).copied()
     }
 
+    /// The number of the merge that is prepared next.
+    #[must_use]
+    pub const fn next_merge_number(&self) -> u64 {
+        self.merges.saturating_add(1)
+    }
+
     /// The index of a phase that is being merged.
     fn merging(&self, phase: &str, attempt: u32) -> Result<usize, String> {
         let position = self.running_attempt(phase, attempt)?;
@@ -85,10 +93,12 @@ impl Run {
         if self.phases.iter().any(|state| state.branch.merging.is_some()) {
             return Err("another merge is in progress".to_owned());
         }
+        self.merges = self.next_merge_number();
+        let number = self.merges;
         self.change(position, |state| {
             state.branch.theirs = Some(theirs.to_owned());
-            state.branch.merging =
-                Some(PendingMerge { ours: ours.to_owned(), tree: tree.to_owned() });
+            let (ours, tree) = (ours.to_owned(), tree.to_owned());
+            state.branch.merging = Some(PendingMerge { ours, tree, number });
         });
         Ok(())
     }
@@ -122,9 +132,6 @@ impl Run {
         conflict: Conflict,
     ) -> Result<(), String> {
         let position = self.merging(phase, attempt)?;
-        if self.phases.get(position).is_some_and(|state| state.branch.merging.is_some()) {
-            return Err(format!("the merge of phase `{phase}` is already recorded"));
-        }
         if conflict.paths.is_empty() {
             return Err("a conflict needs at least one file".to_owned());
         }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::consensus::REJECTED;
-use super::plan::Doer;
+use super::plan::{Doer, RunOutcome};
 use super::state::Run;
 use crate::entry::present;
 use crate::{CheckpointId, Digest};
@@ -135,6 +135,9 @@ pub struct Rollback {
     /// The commit at which interrupted work left the run's branch, if no other event records it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
+    /// The end that an ended run keeps: only its files are put back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ends: Option<KeptEnd>,
     /// The newest checkpoint before the rollback.
     #[serde(deserialize_with = "present")]
     pub from: Option<CheckpointId>,
@@ -151,6 +154,18 @@ pub struct Rollback {
     /// The tree of the checkpoint.
     #[serde(deserialize_with = "present")]
     pub tree: Option<String>,
+}
+
+/// The end of a run whose files are put back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct KeptEnd {
+    /// Further details.
+    pub detail: String,
+    /// The outcome.
+    pub outcome: RunOutcome,
+    /// The reason.
+    pub reason: String,
 }
 
 /// A checkpoint in the state of a run.

@@ -173,6 +173,8 @@ impl Run {
             Event::CommitPrepared { branch, commit, parent, tree } => {
                 let [branch, commit, parent, tree] =
                     [branch, commit, parent, tree].map(Clone::clone);
+                let now = self.head.sequence_number.saturating_add(1);
+                self.history.add_commit(now, &commit);
                 self.commit = Some(Commit { branch, commit, parent, tree });
                 self.commit_at = Some(ts);
                 self.left_at = None;
@@ -237,8 +239,10 @@ impl Run {
     pub(super) fn set_change(&mut self, change: Option<&Change>) {
         if let Some(change) = change {
             self.spent.changed_lines = change.lines;
-            if change.commit.is_some() {
-                self.left_at.clone_from(&change.commit);
+            if let Some(commit) = &change.commit {
+                let now = self.head.sequence_number.saturating_add(1);
+                self.history.add_commit(now, commit);
+                self.left_at = Some(commit.clone());
             }
             self.change = Some(change.clone());
         }

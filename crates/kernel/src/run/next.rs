@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::checkpoint::checkpoint_name;
+use super::checkpoint::{KeptEnd, checkpoint_name};
 use super::consensus::next_agent;
 use super::event::Event;
 use super::index::needs_confirmation;
@@ -103,6 +103,10 @@ impl Run {
             return Next::Perform(vec![Work::Restore]);
         }
         if self.paused {
+            if let Some(KeptEnd { outcome, reason, detail }) = self.kept_end() {
+                let (reason, detail) = (reason.clone(), detail.clone());
+                return record(Event::Ended { outcome: *outcome, reason, detail });
+            }
             return record(self.rollback_hold());
         }
         if let Some(next) = self.next_of_setup() {
@@ -128,7 +132,8 @@ impl Run {
 
     /// The work for the phases in progress; merges are performed one at a time.
     fn pending_work(&self) -> Vec<Work> {
-        let merge = self.next_merge();
+        // Whoever writes in the workspace has read it: a merge would be written over.
+        let merge = self.next_merge().filter(|_| !self.is_written_to());
         let of = |position: &usize| {
             let (planned, state) = self.phase(*position)?;
             let (phase, attempt) = (*position, state.attempt);
@@ -145,6 +150,19 @@ impl Run {
             })
         };
         self.index.at_work.iter().filter_map(of).collect()
+    }
+
+    /// Whether the work of a phase is in progress in the workspace of the run.
+    fn is_written_to(&self) -> bool {
+        self.index.at_work.iter().filter_map(|position| self.phase(*position)).any(
+            |(phase, state)| {
+                let works = match phase.doer {
+                    Doer::Agent { .. } | Doer::Builtin { .. } | Doer::Command { .. } => true,
+                    Doer::Person { .. } | Doer::Consensus { .. } => false,
+                };
+                works && !phase.branch && state.stage == AttemptStage::Work
+            },
+        )
     }
 
     /// The event of the first phase that stops the run, if there is one.

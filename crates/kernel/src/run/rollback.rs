@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use super::checkpoint::{CheckpointKind, CheckpointRecord, CheckpointSide, Rollback};
+use super::checkpoint::{CheckpointKind, CheckpointRecord, CheckpointSide, KeptEnd, Rollback};
 use super::payload::Change;
 use super::state::{AttemptStage, Ended, JudgedBy, PhaseState, PhaseStatus, Run, SentBack};
 use crate::CheckpointId;
@@ -17,6 +17,8 @@ pub(super) struct History {
     phases: BTreeMap<usize, Vec<(u64, Arc<PhaseState>)>>,
     facts: Vec<(u64, BTreeMap<String, String>)>,
     sent_back: Vec<((usize, JudgedBy), SentBack)>,
+    /// The newest commit of the run's branch after each entry that moved it.
+    commits: Vec<(u64, String)>,
     /// The entry of each rollback, and the entry of its target checkpoint.
     rollbacks: Vec<(u64, u64)>,
 }
@@ -40,6 +42,11 @@ impl History {
     /// Adds facts.
     pub(super) fn add_facts(&mut self, sequence_number: u64, facts: &BTreeMap<String, String>) {
         self.facts.push((sequence_number, facts.clone()));
+    }
+
+    /// Adds that the run's branch has a new commit.
+    pub(super) fn add_commit(&mut self, sequence_number: u64, commit: &str) {
+        self.commits.push((sequence_number, commit.to_owned()));
     }
 
     /// Adds that a check or gate sent the run back.
@@ -90,6 +97,20 @@ impl Run {
         self.rollback.as_deref()
     }
 
+    /// The sequence number of the entry before the pending rollback: its name.
+    #[must_use]
+    pub const fn rollback_number(&self) -> u64 {
+        self.rollback_at
+    }
+
+    /// The end that the run keeps although its files are put back, if they are or were just now.
+    #[must_use]
+    pub fn kept_end(&self) -> Option<&KeptEnd> {
+        let rollback = self.rollback.as_deref();
+        let last = self.last_rollback.as_deref().filter(|_| self.paused && self.ended.is_none());
+        rollback.or(last)?.ends.as_ref()
+    }
+
     /// Adds the current state of a phase to the history, if this run has checkpoints.
     pub(super) fn add_to_history(&mut self, position: usize) {
         let now = self.head.sequence_number.saturating_add(1);
@@ -120,6 +141,14 @@ impl Run {
             .filter(|(position, (_, state))| gone(*position, state))
             .map(|(_, (phase, _))| phase.id.clone())
             .collect()
+    }
+
+    /// The newest commit of the run's branch at a checkpoint, if the run had made one.
+    #[must_use]
+    pub fn commit_then(&self, checkpoint: &CheckpointRecord) -> Option<&str> {
+        let lineage = self.history.lineage(checkpoint.sequence_number);
+        let mut commits = self.history.commits.iter().rev();
+        commits.find(|(sequence, _)| lineage.contains(*sequence)).map(|(_, commit)| commit.as_str())
     }
 
     /// The checkpoint whose state a checkpoint has: for that of a rollback, the target of the rollback.
@@ -163,6 +192,13 @@ impl Run {
         if rollback.by.trim().is_empty() {
             return Err("it has no name of a person".to_owned());
         }
+        let keeps = |kept: &KeptEnd| {
+            let now = self.ended.as_ref();
+            now.is_some_and(|now| (now.outcome, &now.reason) == (kept.outcome, &kept.reason))
+        };
+        if rollback.ends.as_ref().is_some_and(|kept| rollback.resume || !keeps(kept)) {
+            return Err("the run has not ended so".to_owned());
+        }
         if let Some(commit) = &rollback.commit {
             self.left_by_interrupted_work(commit);
         }
@@ -171,6 +207,7 @@ impl Run {
         self.hold = None;
         self.ended = None;
         self.rollback = Some(Arc::new(rollback.clone()));
+        self.rollback_at = self.head.sequence_number;
         Ok(())
     }
 

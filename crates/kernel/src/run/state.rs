@@ -340,6 +340,10 @@ pub struct Run {
     pub(super) paused: bool,
     pub(super) due_checkpoint: Option<DueCheckpoint>,
     pub(super) rollback: Option<Arc<Rollback>>,
+    /// The sequence number of the entry before the last rollback began.
+    pub(super) rollback_at: u64,
+    /// The number of merges so far.
+    pub(super) merges: u64,
     pub(super) versions: BTreeMap<(usize, CheckpointSide), u32>,
     /// The state of each attempt at the end of its work, if the run has checkpoints.
     pub(super) ends: BTreeMap<(usize, u32), Arc<PhaseState>>,
@@ -389,6 +393,8 @@ impl Run {
             paused: false,
             due_checkpoint: None,
             rollback: None,
+            rollback_at: 0,
+            merges: 0,
             versions: BTreeMap::new(),
             ends: BTreeMap::new(),
             history: History::default(),

@@ -10,6 +10,9 @@ use super::filters::{Files, OnFilter};
 use super::index_folder::IndexFolder;
 use super::{CommitId, Git, GitError, WorktreeStatus, os, path_of, split_once};
 
+/// The name of the operation in errors.
+const REMOVE: &str = "remove the work tree";
+
 /// The reason in a work tree's lock while git creates it. A killed git leaves it.
 const INITIALIZING: &str = "initializing";
 
@@ -114,20 +117,42 @@ impl Git {
     /// [`GitError`]: it has uncommitted changes that may not be discarded, it is locked, or the folder is
     /// not a work tree of this repository.
     pub fn worktree_remove(&self, path: &Path, on_changes: OnChanges) -> Result<(), GitError> {
-        let operation = "remove the work tree";
-        let fail = |cause| GitError::new(operation, cause);
-        let path = canonical(path).map_err(|error| fail(GitCause::File(error.to_string())))?;
-        let Some(known) = self.known(&path)? else {
-            return if path.exists() { Err(fail(GitCause::Taken(path))) } else { Ok(()) };
-        };
+        let Some(known) = self.removable_worktree(path, on_changes)? else { return Ok(()) };
         if is_abandoned(&known) {
             return self.remove_abandoned(&known);
         }
-        if on_changes == OnChanges::Refuse && self.at(&path).status()? != WorktreeStatus::Clean {
+        let remove = self.write(REMOVE).args(["worktree", "remove", "--force", "--"]);
+        remove.arg(&known.path).output().map(drop)
+    }
+
+    /// Fails if a work tree would not be removed.
+    ///
+    /// # Errors
+    /// As [`Self::worktree_remove`].
+    pub fn worktree_check_removal(
+        &self,
+        path: &Path,
+        on_changes: OnChanges,
+    ) -> Result<(), GitError> {
+        self.removable_worktree(path, on_changes).map(drop)
+    }
+
+    /// The work tree at a path, if there is one; fails if it may not be removed.
+    fn removable_worktree(
+        &self,
+        path: &Path,
+        on_changes: OnChanges,
+    ) -> Result<Option<Worktree>, GitError> {
+        let fail = |cause| GitError::new(REMOVE, cause);
+        let path = canonical(path).map_err(|error| fail(GitCause::File(error.to_string())))?;
+        let Some(known) = self.known(&path)? else {
+            return if path.exists() { Err(fail(GitCause::Taken(path))) } else { Ok(None) };
+        };
+        let refuses = on_changes == OnChanges::Refuse && !is_abandoned(&known);
+        if refuses && self.at(&path).status()? != WorktreeStatus::Clean {
             return Err(fail(GitCause::Dirty(path)));
         }
-        let remove = self.write(operation).args(["worktree", "remove", "--force", "--"]);
-        remove.arg(&path).output().map(drop)
+        Ok(Some(known))
     }
 
     /// Returns the settings for a checkout of a commit, or refuses it.

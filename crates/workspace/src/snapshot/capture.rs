@@ -68,7 +68,7 @@ impl Snapshots {
 
     /// Captures again if somebody's `git gc --prune=now` removes objects of the user's repository that are not protected
     /// yet: a capture with a new index writes all of them.
-    fn while_objects_vanish(
+    pub(super) fn while_objects_vanish(
         &self,
         workspace: &Workspace,
         mut act: impl FnMut() -> Result<Capture, SnapshotError>,

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::change_plan::writable;
 use super::contents::{ReadSnapshot, read_snapshot};
 use super::object_reader::{ObjectFormat, ObjectRead, ObjectReader, hex};
-use super::restore_plan::writable;
 use super::{EntryMode, SnapshotError, Snapshots};
 use crate::git::{Access, split_once};
 use crate::{CommitId, GitError, TreeId};

@@ -3,6 +3,7 @@
 //! Git takes such a tag for its tree wherever it expects one, keeps both while a reference names the tag, and shows
 //! it among no commits. The same files with the same permissions and empty folders have the same id.
 
+use std::io;
 use std::path::PathBuf;
 use std::sync::{Arc, PoisonError};
 
@@ -104,7 +105,13 @@ impl Snapshots {
             };
             let git = self.objects_git(operation, Access::Write);
             let git = git.args(["hash-object", "-t", "tag", "-w", "--stdin"]);
-            id_of(operation, &git.stdin(contents.encode().map_err(fail)?).output()?)?
+            let bytes = contents.encode().map_err(fail)?;
+            // It could not be read again, and without it permissions would be lost.
+            if bytes.len() > OBJECT_BYTES_MAX {
+                let why = "too many files have unusual permissions";
+                return Err(SnapshotError::file(operation, &self.private, &io::Error::other(why)));
+            }
+            id_of(operation, &git.stdin(bytes).output()?)?
         };
         self.remember(&id, &Arc::new(contents));
         Ok(id)

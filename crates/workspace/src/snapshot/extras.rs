@@ -24,8 +24,8 @@ use crate::{GitError, TreeId};
 
 /// The folder of the files of older versions in the private git directory.
 const FOLDER: &str = "extras";
-/// The maximum number of permissions and of folders.
-const ITEMS_MAX: usize = 10_000;
+/// The maximum number of empty folders.
+const FOLDERS_MAX: usize = 10_000;
 /// The maximum number of files that are looked at again. To write more takes longer than they stay recent.
 const RECENT_MAX: usize = 20_000;
 /// How many entries of new folders are read to find empty ones.
@@ -339,7 +339,7 @@ impl Snapshots {
                     return empty;
                 }
             }
-            if is_empty && !name.is_empty() && empty.len() < ITEMS_MAX {
+            if is_empty && !name.is_empty() && empty.len() < FOLDERS_MAX {
                 empty.insert(RawPath(name));
             }
         }
@@ -386,10 +386,10 @@ pub(super) fn note_modes(
         let found = found.ok().filter(fs::Metadata::is_file);
         let mode = found.as_ref().map(|found| found.permissions().mode() & PERMISSIONS);
         match mode.filter(|mode| !is_usual(*mode)) {
-            Some(mode) if state.modes.len() < ITEMS_MAX => {
+            Some(mode) => {
                 state.modes.insert(name.clone(), mode);
             }
-            Some(_) | None => {
+            None => {
                 state.modes.remove(&name);
             }
         }

@@ -30,6 +30,23 @@ pub enum Merged {
     },
 }
 
+/// Whether a merge looks for renamed files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Renames {
+    Follow,
+    Ignore,
+}
+
+impl Renames {
+    /// The setting of git.
+    const fn setting(self) -> &'static str {
+        match self {
+            Self::Follow => "merge.renames=true",
+            Self::Ignore => "merge.renames=false",
+        }
+    }
+}
+
 impl Snapshots {
     /// Merges the changes of two snapshots since a third, deterministically; no ref and no workspace
     /// changes. Needs git 2.38.
@@ -41,6 +58,17 @@ impl Snapshots {
         base: &TreeId,
         ours: &TreeId,
         theirs: &TreeId,
+    ) -> Result<Merged, SnapshotError> {
+        self.merge_with(base, ours, theirs, Renames::Follow)
+    }
+
+    /// As [`Self::merge`]; without renames every path is merged for itself.
+    pub(super) fn merge_with(
+        &self,
+        base: &TreeId,
+        ours: &TreeId,
+        theirs: &TreeId,
+        renames: Renames,
     ) -> Result<Merged, SnapshotError> {
         let fail = |error: std::io::Error| SnapshotError::file(OPERATION, &self.private, &error);
         let _objects = self.lock_objects()?;
@@ -57,6 +85,7 @@ impl Snapshots {
         }
         let output = self
             .git(OPERATION, Access::Write, folder.path(), folder.path())
+            .args(["-c", renames.setting()])
             .args(["merge-tree", "--write-tree", "-z", "--name-only", "--messages"])
             .args(SIDES)
             .run()?;

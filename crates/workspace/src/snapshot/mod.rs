@@ -1,4 +1,4 @@
-//! Snapshots of whole workspaces: capture, restore, compare, merge, check.
+//! Snapshots of whole workspaces: capture, change, compare, merge, check.
 //!
 //! A snapshot is a git tree, or a tag of one that also has what trees do not hold,
 //! made by the user's own `git` command (2.36 or newer; merging needs 2.38)
@@ -16,6 +16,9 @@
 
 mod borrowed;
 mod capture;
+mod change;
+mod change_fault;
+mod change_plan;
 mod check;
 mod compare;
 mod contents;
@@ -35,8 +38,6 @@ mod object_stream;
 mod pack;
 mod reference;
 mod repository;
-mod restore;
-mod restore_plan;
 mod rooted_dir;
 mod space;
 mod staging;
@@ -49,6 +50,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 pub use capture::Capture;
+pub use change::{Changed, OnConflict, WorkspaceChange, is_in_the_way};
+pub use change_fault::die_after;
 pub use check::{Damage, DamagedSnapshot};
 pub use compare::{ChangeKind, PathChange, Rename, TextDiff};
 use contents::SnapshotContents;
@@ -63,7 +66,6 @@ pub use object_stream::ObjectStreamError;
 pub use pack::{PackedObjects, unpack_files};
 pub use reference::SNAPSHOT_REFS;
 use repository::Repository;
-pub use restore::{RestoreMode, Restored};
 use workspace::Workspace;
 
 use crate::TreeId;

@@ -48,6 +48,22 @@ impl Snapshots {
         Ok(())
     }
 
+    /// Sets several references of one folder at once.
+    pub(super) fn set_references(&self, all: &[(&str, &TreeId)]) -> Result<(), SnapshotError> {
+        let mut input = String::new();
+        for (reference, tree) in all {
+            input += &format!("update {} {tree}\n", ref_name(reference)?);
+        }
+        let lock = self.lock_objects()?;
+        let git = self.refs_git("set the references", Access::Write);
+        git.args(["update-ref", "--no-deref", "--stdin"]).stdin(input).output()?;
+        drop(lock);
+        if let Some((reference, _)) = all.first() {
+            self.pack_if_many(reference);
+        }
+        Ok(())
+    }
+
     /// Deletes references. One that does not exist or cannot be read is left out: git cannot delete it.
     /// [`Snapshots::free_space`] frees the space of the snapshots.
     ///

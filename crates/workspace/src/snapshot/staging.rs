@@ -1,4 +1,4 @@
-//! The staging directory of a restore: files are written to it first, then moved into the workspace.
+//! The staging directory of a change: files are written to it first, then moved into the workspace.
 
 use std::fs::{self, File, Permissions};
 use std::io::{self, Write as _};
@@ -20,6 +20,8 @@ use crate::git::os;
 /// The limit of a symbolic link's target.
 const LINK_BYTES_MAX: usize = 64 * 1024;
 const OPERATION: &str = "write";
+/// Up to so many files are brought to the disk one by one.
+const SYNCED_MAX: usize = 256;
 
 /// A directory of files that are to be moved into a workspace; removed when it is dropped.
 pub(super) struct StagingDir {
@@ -30,7 +32,7 @@ pub(super) struct StagingDir {
 
 impl Drop for StagingDir {
     fn drop(&mut self) {
-        // If that fails, the next restore removes it.
+        // If that fails, the next change removes it.
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
@@ -83,7 +85,15 @@ impl StagingDir {
         if read.map_err(failed)? == ObjectRead::Damaged {
             return Err(objects.snapshots.corrupt(tree, &entry.object));
         }
-        file.set_permissions(self.permissions(entry, permissions)).map_err(fail)
+        file.set_permissions(self.permissions(entry, permissions)).map_err(fail)?;
+        if number < SYNCED_MAX { file.sync_data().map_err(fail) } else { Ok(()) }
+    }
+
+    /// Waits until the content of so many entries is on the disk: after a power failure no path has less than the whole.
+    pub fn sync(count: usize) {
+        if count > SYNCED_MAX {
+            rustix::fs::sync();
+        }
     }
 
     /// Moves an entry into the workspace, over a file that is there.
@@ -110,6 +120,7 @@ impl StagingDir {
             let mut file: File = rustix::fs::openat(&folder, name.as_str(), flags, mode)?.into();
             io::copy(&mut File::open(&from)?, &mut file)?;
             file.set_permissions(found.permissions())?;
+            file.sync_data()?;
         }
         Ok(renameat(&folder, name.as_str(), &folder, file_name_of(path)?)?)
     }

@@ -115,6 +115,29 @@ fn mend_16_a_merge_conflict_names_the_folder_to_mend() {
 }
 
 #[test]
+fn what_close_removes_of_a_branch_is_stored() {
+    let repo = Repo::with_loop("branches", BRANCHES);
+    let writes = |text: &str| json!([build(&[sh(&format!("echo {text} > src/price.txt"))])]);
+    let answers = json!({ "phases": { "one": writes("1 of one"), "two": writes("2 of two") } });
+    let held = repo.run_with(&answers, &["--loop", "branches"]).exit(4);
+    let id = id_of(&held);
+    let folder = repo.windlass(&["queue", "show", &id, "--json"]).exit(0).json();
+    let folder = std::path::PathBuf::from(folder["conflict_folder"].as_str().unwrap());
+    // The work of a person who gives up.
+    std::fs::write(folder.join("src/price.txt"), "3 of both\n").unwrap();
+    std::fs::write(folder.join("notes.txt"), "mine\n").unwrap();
+    repo.windlass(&["cancel", &id, "--reason", "not now"]).exit(3);
+    let closed = repo.windlass(&["close", &id]).exit(0);
+    assert!(!folder.exists());
+    let tree = closed.stderr.split("kept in the snapshot ").nth(1).unwrap();
+    let tree = tree.split_whitespace().next().unwrap();
+    for (path, text) in [("src/price.txt", "3 of both"), ("notes.txt", "mine")] {
+        assert_eq!(repo.git_with_snapshots(&["show", &format!("{tree}:{path}")]), text);
+    }
+    repo.is_whole();
+}
+
+#[test]
 fn mend_16_the_text_of_tasks_and_names_is_escaped() {
     let repo = Repo::new();
     // A task with control characters is refused; agents can say what they like.

@@ -1,6 +1,7 @@
 //! Checkpoints, rollback, branches and consensus on real repositories.
 
 mod branches;
+mod changes;
 mod consensus;
 mod crash;
 mod documents;
@@ -21,8 +22,8 @@ use windlass_kernel::run::{CheckpointArtifact, Run};
 use windlass_kernel::{CheckpointId, Digest};
 use windlass_runtime::SystemClock;
 use windlass_workspace::{
-    Merged, PackedObjects, PathChange, Rename, RestoreMode, SnapshotError, SnapshotLock, TextDiff,
-    TreeId,
+    Changed, Merged, PackedObjects, PathChange, Rename, SnapshotError, SnapshotLock, TextDiff,
+    TreeId, WorkspaceChange,
 };
 
 use crate::crash::Life;
@@ -249,14 +250,20 @@ impl SnapshotStore for MortalStore {
         self.inner.merge(base, ours, theirs)
     }
 
-    fn restore(
+    fn prepare_change(
         &self,
         workspace: &Path,
-        from: &TreeId,
-        to: &TreeId,
-        mode: RestoreMode<'_>,
+        change: &WorkspaceChange<'_>,
     ) -> Result<(), EngineError> {
-        self.around(|| self.inner.restore(workspace, from, to, mode))
+        self.around(|| self.inner.prepare_change(workspace, change))
+    }
+
+    fn change(
+        &self,
+        workspace: &Path,
+        change: &WorkspaceChange<'_>,
+    ) -> Result<Changed, EngineError> {
+        self.around(|| self.inner.change(workspace, change))
     }
 
     fn free_space(&self) -> Result<(), EngineError> {

@@ -80,6 +80,7 @@ impl Lab {
     pub fn wish(&self, checkpoint: &CheckpointRecord, resume: bool) -> Rollback {
         let tree = checkpoint.workspace.as_ref().map(|workspace| workspace.tree.clone());
         Rollback {
+            ends: None,
             archived: self.run.archived_by(checkpoint),
             by: "ann".into(),
             checkpoint: checkpoint.id,

@@ -5,9 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use windlass_kernel::Code;
-use windlass_workspace::{
-    Git, GitCause, OnChanges, RestoreMode, Snapshots, WorktreeStatus, take_over,
-};
+use windlass_workspace::{Git, GitCause, OnChanges, Snapshots, WorktreeStatus, take_over};
 
 use crate::git::repository::{Repository, git_in, somebody};
 
@@ -316,7 +314,7 @@ fn no_operation_of_snapshots_starts_a_program() {
         snapshots.with_files(&one, &three, &["new".into()]).unwrap();
         snapshots.check_restorable(&three, &one).unwrap();
         say("compare");
-        snapshots.restore(&path, &three, &one, RestoreMode::First).unwrap();
+        snapshots.change(&path, &crate::snapshot::world::changing(&three, &one)).unwrap();
         snapshots.set_reference(&three, "run/three").unwrap();
         snapshots.delete_references(&["run/one".to_owned()]).unwrap();
         say("restore");

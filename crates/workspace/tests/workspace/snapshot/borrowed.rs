@@ -3,9 +3,9 @@
 use std::fs;
 use std::path::Path;
 
-use windlass_workspace::{Damage, RestoreMode, SnapshotError, Snapshots, TreeId};
+use windlass_workspace::{Damage, SnapshotError, Snapshots, TreeId};
 
-use crate::snapshot::world::{Kind, World, git_in};
+use crate::snapshot::world::{Kind, World, changing, git_in};
 
 /// Removes all that no ref names.
 const FORGET: &str = "git reflog expire --expire=now --all; git gc -q --prune=now";
@@ -155,9 +155,9 @@ fn a_shallow_clone_and_one_with_alternates_keep_what_is_borrowed() {
         git_in(&path, &["reflog", "expire", "--expire=now", "--all"]);
         git_in(&path, &["gc", "-q", "--prune=now"]);
         assert_eq!(snapshots.check().unwrap(), []);
-        snapshots.restore(&path, &two, &one, RestoreMode::First).unwrap();
+        snapshots.change(&path, &changing(&two, &one)).unwrap();
         assert_eq!(fs::read(path.join("a")).unwrap(), b"3\n");
-        snapshots.restore(&path, &one, &two, RestoreMode::First).unwrap();
+        snapshots.change(&path, &changing(&one, &two)).unwrap();
         assert_eq!(fs::read(path.join("a")).unwrap(), b"2\n");
     }
 }
@@ -238,7 +238,7 @@ fn a_snapshot_of_a_repository_that_was_replaced_is_not_restored_in_part() {
     }
     let snapshots = world.open();
     let now = world.capture("now");
-    let error = snapshots.restore(&world.path(), &now, &one, RestoreMode::First).unwrap_err();
+    let error = snapshots.change(&world.path(), &changing(&now, &one)).unwrap_err();
     assert_eq!(error, SnapshotError::BaseGone { tree: one, base });
     assert!(error.to_string().contains("deleted or replaced"), "{error}");
     assert_eq!(fs::read(world.path().join("a")).unwrap(), b"2");
@@ -268,6 +268,6 @@ fn a_project_that_was_moved_borrows_from_where_it_is() {
     assert_eq!(snapshots.check().unwrap(), []);
     fs::write(moved.join("a"), "2").unwrap();
     let two = snapshots.capture(&moved, "two").unwrap().tree;
-    snapshots.restore(&moved, &two, &one, RestoreMode::First).unwrap();
+    snapshots.change(&moved, &changing(&two, &one)).unwrap();
     assert_eq!(fs::read(moved.join(Path::new("a"))).unwrap(), b"1");
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use windlass_workspace::{Snapshots, TreeId};
 
-use crate::snapshot::world::{KINDS, Kind, World, git_in};
+use crate::snapshot::world::{KINDS, Kind, World, changing, git_in};
 
 fn names(world: &World, tree: &TreeId) -> Vec<String> {
     let empty = World::new(world.kind).capture("empty");
@@ -285,9 +285,7 @@ fn a_repository_inside_is_named_and_never_lost() {
     git_in(&inner, &["commit", "-q", "--allow-empty", "-m", "y"]);
     let moved = capture("c");
     assert_ne!(moved.tree, born.tree);
-    let restored = snapshots
-        .restore(&world.path(), &moved.tree, &unborn.tree, windlass_workspace::RestoreMode::First)
-        .unwrap();
+    let restored = snapshots.change(&world.path(), &changing(&moved.tree, &unborn.tree)).unwrap();
     assert_eq!(restored.nested, [PathBuf::from("in")]);
     assert_eq!(fs::read(inner.join("file")).unwrap(), b"1");
     // Once it is no repository, its files are the workspace's.

@@ -4,9 +4,9 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use windlass_workspace::{Damage, DamagedSnapshot, Git, RestoreMode, SnapshotError};
+use windlass_workspace::{Damage, DamagedSnapshot, Git, SnapshotError};
 
-use crate::snapshot::world::{KINDS, Kind, World};
+use crate::snapshot::world::{KINDS, Kind, World, changing};
 
 /// How an object's file is damaged.
 type Way = fn(Vec<u8>) -> Option<Vec<u8>>;
@@ -54,7 +54,7 @@ fn one_damaged_snapshot_is_named_and_the_others_work() {
             DamagedSnapshot { reference: "run/2".into(), damage: Damage::Object(bad.clone()) };
         assert_eq!(snapshots.check().unwrap(), [fault]);
         let before = world.things();
-        let error = snapshots.restore(&world.path(), &three, &two, RestoreMode::First).unwrap_err();
+        let error = snapshots.change(&world.path(), &changing(&three, &two)).unwrap_err();
         assert_eq!(error, SnapshotError::Corrupt { tree: two.clone(), object: bad.clone() });
         assert_eq!(error.code().as_str(), "SNAPSHOT_CORRUPT");
         assert_eq!(world.things(), before);
@@ -79,7 +79,7 @@ fn a_content_in_another_ones_place_is_found() {
     fs::copy(object(&world, &after), path).unwrap();
     let fault = DamagedSnapshot { reference: "1".into(), damage: Damage::Object(before) };
     assert_eq!(world.open().check().unwrap(), [fault]);
-    world.open().restore(&world.path(), &two, &one, RestoreMode::First).unwrap_err();
+    world.open().change(&world.path(), &changing(&two, &one)).unwrap_err();
     assert_eq!(fs::read(world.path().join("a")).unwrap(), b"two\n");
 }
 

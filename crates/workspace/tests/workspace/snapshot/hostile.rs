@@ -4,10 +4,10 @@ use std::fs;
 use std::os::unix::fs::{chown, symlink};
 use std::path::{Path, PathBuf};
 
-use windlass_workspace::{RestoreMode, SnapshotError};
+use windlass_workspace::{OnConflict, SnapshotError, WorkspaceChange};
 
 use crate::snapshot::kill::{Role, child};
-use crate::snapshot::world::{KINDS, Kind, World, git_in};
+use crate::snapshot::world::{KINDS, Kind, World, changing, git_in};
 
 /// The user id of `nobody`.
 const NOBODY: u32 = 65_534;
@@ -28,18 +28,23 @@ fn a_folder_that_became_a_link_does_not_lead_outside() {
         fs::write(outside.join("new"), "2").unwrap();
         world.remove("d");
         world.link("d", &outside);
-        let error =
-            world.open().restore(&world.path(), &two, &one, RestoreMode::First).unwrap_err();
+        let error = world.open().change(&world.path(), &changing(&two, &one)).unwrap_err();
         let changed = vec![PathBuf::from("d/x")];
         assert_eq!(error, SnapshotError::Changed { changed, in_the_way: Vec::new() });
-        let aside = RestoreMode::Resume { backup: "torn" };
-        world.open().restore(&world.path(), &two, &one, aside).unwrap_err();
         for name in ["x", "new"] {
             assert_eq!(fs::read(outside.join(name)).unwrap(), b"2");
         }
         // What the link leads to is not captured as if it were here.
         let tree = world.capture("linked");
         assert_eq!(world.open().read(&tree, "d/x".as_ref(), 9).unwrap(), None);
+        // Even if it is overwritten, only the link is.
+        let change = changing(&two, &one);
+        let forced = WorkspaceChange { on_conflict: OnConflict::Overwrite, ..change };
+        world.open().change(&world.path(), &forced).unwrap();
+        for name in ["x", "new"] {
+            assert_eq!(fs::read(outside.join(name)).unwrap(), b"2");
+        }
+        assert_eq!(fs::read(world.path().join("d/x")).unwrap(), b"1");
     }
 }
 
@@ -55,7 +60,7 @@ fn an_ignored_link_does_not_lead_outside_either() {
     let empty = world.capture("empty");
     fs::write(world.project().join(".git/info/exclude"), "/d\n").unwrap();
     world.link("d", &outside);
-    let error = world.open().restore(&world.path(), &empty, &full, RestoreMode::First).unwrap_err();
+    let error = world.open().change(&world.path(), &changing(&empty, &full)).unwrap_err();
     let in_the_way = vec![PathBuf::from("d")];
     assert_eq!(error, SnapshotError::Changed { changed: Vec::new(), in_the_way });
     assert_eq!(fs::read_dir(&outside).unwrap().count(), 0);
@@ -105,7 +110,7 @@ fn nothing_that_a_repository_names_is_started() {
         trees.push(world.capture(&format!("{number}")));
     }
     let snapshots = world.open();
-    snapshots.restore(&world.path(), &trees[2], &trees[0], RestoreMode::First).unwrap();
+    snapshots.change(&world.path(), &changing(&trees[2], &trees[0])).unwrap();
     snapshots.text_diff(&trees[0], &trees[2], &[], 9999).unwrap();
     snapshots.merge(&trees[0], &trees[1], &trees[0]).unwrap();
     snapshots.check().unwrap();
@@ -127,8 +132,7 @@ fn a_repository_in_the_way_is_never_written_into() {
             git_in(&inner, &["commit", "-q", "--allow-empty", "-m", "x"]);
         }
         let empty = world.capture("nested");
-        let error =
-            world.open().restore(&world.path(), &empty, &full, RestoreMode::First).unwrap_err();
+        let error = world.open().change(&world.path(), &changing(&empty, &full)).unwrap_err();
         let in_the_way = vec![PathBuf::from("d")];
         assert_eq!(error, SnapshotError::Changed { changed: Vec::new(), in_the_way });
         assert!(!inner.join("x").exists());

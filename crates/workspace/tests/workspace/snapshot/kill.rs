@@ -7,9 +7,9 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use windlass_workspace::{RestoreMode, Snapshots};
+use windlass_workspace::Snapshots;
 
-use crate::snapshot::world::{KINDS, Kind, Things, World, empty_folders};
+use crate::snapshot::world::{KINDS, Kind, Things, World, changing, empty_folders};
 
 const PROJECT: &str = "WINDLASS_TEST_PROJECT";
 const PRIVATE: &str = "WINDLASS_TEST_PRIVATE";
@@ -62,7 +62,7 @@ fn plays_its_role() {
     };
     let snapshots = Snapshots::open(&path(PRIVATE).unwrap(), &project).unwrap();
     let workspace = path(WORKSPACE).unwrap();
-    match snapshots.restore(&workspace, &id(FROM), &id(TO), RestoreMode::First) {
+    match snapshots.change(&workspace, &changing(&id(FROM), &id(TO))) {
         Ok(_) => tell("restored".to_owned()),
         Err(error) => tell(error.to_string()),
     }
@@ -130,14 +130,13 @@ fn kills(kind: Kind) {
         if now != things[from] && now != things[to] {
             cut += 1;
         }
-        let resume = RestoreMode::Resume { backup: "torn" };
-        snapshots.restore(&world.path(), &trees[from], &trees[to], resume).unwrap();
+        let changed = snapshots.change(&world.path(), &changing(&trees[from], &trees[to])).unwrap();
+        assert_eq!(changed.found, None, "every path is as one of the two");
         assert_eq!(world.things(), things[to]);
         assert_eq!(empty_folders(&world.path()), Vec::<PathBuf>::new());
         assert_eq!(snapshots.capture_unreferenced(&world.path()).unwrap().tree, trees[to]);
         current = to;
     }
-    assert_eq!(snapshots.references().unwrap().len(), 2, "nothing was torn");
     assert_eq!(snapshots.check().unwrap(), []);
     assert!(cut > 0, "no restore was cut in the middle");
 }

@@ -2,6 +2,9 @@
 
 mod borrowed;
 mod capture;
+mod change;
+mod change_cut;
+mod change_table;
 mod check;
 mod compare;
 mod earlier;
@@ -11,8 +14,7 @@ mod leftovers;
 mod merge;
 mod pack;
 mod permissions;
-mod restore;
 mod roundtrip;
 mod space;
 mod user;
-mod world;
+pub mod world;

@@ -186,6 +186,26 @@ fn permissions_kept_beside_an_older_snapshot_are_used() {
 }
 
 #[test]
+fn no_number_of_files_drops_permissions() {
+    let world = World::new(Kind::Folder);
+    let names: Vec<String> =
+        (0..10_050).map(|number| format!("d{}/{number}", number % 7)).collect();
+    for name in names.iter().chain([&"zz-key".to_owned()]) {
+        world.write(name, "x");
+        world.mode(name, 0o600);
+    }
+    let one = world.capture("one");
+    world.write("zz-key", "y");
+    world.remove("d3");
+    let two = world.capture("two");
+    world.restore(&two, &one);
+    for name in names.iter().filter(|name| name.starts_with("d3/")) {
+        assert_eq!(mode(&world, name), 0o600, "{name}");
+    }
+    assert_eq!(mode(&world, "zz-key"), 0o600);
+}
+
+#[test]
 fn a_merge_has_the_permissions_of_both_sides() {
     let world = World::new(Kind::Repository);
     for name in ["both", "gone", "ours", "theirs"] {

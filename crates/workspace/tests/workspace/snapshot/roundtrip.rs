@@ -8,9 +8,11 @@ use std::path::{Path, PathBuf};
 
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
-use windlass_workspace::{RestoreMode, TreeId};
+use windlass_workspace::TreeId;
 
-use crate::snapshot::world::{KINDS, Kind, Things, World, empty_folders, git_in, is_ignored};
+use crate::snapshot::world::{
+    KINDS, Kind, Things, World, changing, empty_folders, git_in, is_ignored,
+};
 
 #[derive(Clone, Debug)]
 enum Edit {
@@ -213,7 +215,7 @@ fn steps(kind: Kind, steps: &[Vec<Edit>], order: &[prop::sample::Index]) {
             world.things().into_iter().filter(|(path, _)| is_ignored(path)).collect()
         };
         let untouched = ignored();
-        match snapshots.restore(&world.path(), from_tree, to_tree, RestoreMode::First) {
+        match snapshots.change(&world.path(), &changing(from_tree, to_tree)) {
             Ok(restored) => {
                 assert_eq!(restored.nested, Vec::<PathBuf>::new());
                 assert_eq!(world.captured(), kept[to].1);

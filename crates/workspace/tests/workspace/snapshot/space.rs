@@ -4,9 +4,7 @@ use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::time::{Duration, SystemTime};
 
-use windlass_workspace::RestoreMode;
-
-use crate::snapshot::world::{KINDS, Kind, World, git_in};
+use crate::snapshot::world::{KINDS, Kind, World, changing, git_in};
 
 /// More files than objects may be loose.
 const MANY: usize = 6500;
@@ -118,9 +116,9 @@ fn a_snapshot_without_a_reference_lasts_as_long_as_it_is_young() {
     world.remove("a");
     world.remove("b");
     let now = world.capture("now");
-    snapshots.restore(&world.path(), &now, &unnamed, RestoreMode::First).unwrap();
+    snapshots.change(&world.path(), &changing(&now, &unnamed)).unwrap();
     assert_eq!(world.things(), all);
-    snapshots.restore(&world.path(), &unnamed, &one, RestoreMode::First).unwrap();
+    snapshots.change(&world.path(), &changing(&unnamed, &one)).unwrap();
     assert_eq!(world.things(), things);
 }
 

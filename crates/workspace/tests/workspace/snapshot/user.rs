@@ -3,9 +3,9 @@
 use std::fs;
 use std::time::Duration;
 
-use windlass_workspace::{RestoreMode, SnapshotError, Snapshots};
+use windlass_workspace::{SnapshotError, Snapshots};
 
-use crate::snapshot::world::{Kind, World, git_in};
+use crate::snapshot::world::{Kind, World, changing, git_in};
 
 #[test]
 fn the_users_own_state_is_left_alone() {
@@ -106,7 +106,7 @@ fn borrowed_objects_keep_working() {
     assert!(git_in(&path, &["count-objects"]).starts_with("0 "));
     fs::write(path.join("a"), "changed").unwrap();
     let two = snapshots.capture(&path, "two").unwrap().tree;
-    snapshots.restore(&path, &two, &one, RestoreMode::First).unwrap();
+    snapshots.change(&path, &changing(&two, &one)).unwrap();
     assert_eq!(fs::read(path.join("a")).unwrap(), b"from the lender\n");
     assert_eq!(snapshots.check().unwrap(), []);
 }
@@ -142,6 +142,6 @@ fn work_trees_share_what_they_keep() {
     let found = snapshots.references().unwrap();
     assert_eq!(found, [("beside".to_owned(), beside.clone()), ("main".to_owned(), main.clone())]);
     // One can be restored to the snapshot of the other.
-    snapshots.restore(&world.path(), &beside, &main, RestoreMode::First).unwrap();
+    snapshots.change(&world.path(), &changing(&beside, &main)).unwrap();
     assert_eq!(fs::read(world.path().join("a")).unwrap(), b"2");
 }

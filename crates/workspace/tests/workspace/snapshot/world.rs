@@ -6,9 +6,10 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use tempfile::TempDir;
-use windlass_workspace::{RestoreMode, Snapshots, TreeId};
+use windlass_workspace::{OnConflict, Snapshots, TreeId, WorkspaceChange};
 
 /// The kind of folder that a workspace is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -171,8 +172,19 @@ impl World {
     /// Restores and expects it to work.
     #[track_caller]
     pub fn restore(&self, from: &TreeId, to: &TreeId) {
-        self.open().restore(&self.path(), from, to, RestoreMode::First).unwrap();
+        let change = changing(from, to);
+        self.open().change(&self.path(), &change).unwrap();
+        let references = ["before", "after"].map(|side| format!("{}/{side}", change.keep));
+        self.open().delete_references(&references).unwrap();
     }
+}
+
+/// A change under references of its own.
+pub fn changing<'a>(expected: &'a TreeId, wanted: &'a TreeId) -> WorkspaceChange<'a> {
+    static NUMBER: AtomicU64 = AtomicU64::new(0);
+    let number = NUMBER.fetch_add(1, Ordering::Relaxed);
+    let keep = Box::leak(format!("change-{number}").into_boxed_str());
+    WorkspaceChange { expected, wanted, keep, on_conflict: OnConflict::Refuse }
 }
 
 /// Names that the tests' ignore files cover.

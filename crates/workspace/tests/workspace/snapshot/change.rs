@@ -1,24 +1,19 @@
-//! What a restore changes, what it refuses, and its errors.
+//! Changes of a workspace: what they write, what they refuse, and their errors.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use windlass_workspace::{RestoreMode, Restored, SnapshotError};
+use windlass_workspace::{Changed, OnConflict, SnapshotError, WorkspaceChange};
 
-use crate::snapshot::world::{KINDS, Kind, World, empty_folders};
+use crate::snapshot::world::{KINDS, Kind, World, changing, empty_folders};
 
 fn paths(names: &[&str]) -> Vec<PathBuf> {
     names.iter().map(PathBuf::from).collect()
 }
 
 #[track_caller]
-fn refused(
-    world: &World,
-    outcome: Result<Restored, SnapshotError>,
-    changed: &[&str],
-    way: &[&str],
-) {
+fn refused(world: &World, outcome: Result<Changed, SnapshotError>, changed: &[&str], way: &[&str]) {
     let error = outcome.unwrap_err();
     let expected = SnapshotError::Changed { changed: paths(changed), in_the_way: paths(way) };
     assert_eq!(error, expected, "{:?}", world.kind);
@@ -44,11 +39,11 @@ fn only_what_differs_is_touched() {
         // Neither snapshot has these.
         world.write("foreign", "x");
         world.write("same", "edited meanwhile");
-        let restored = world.open().restore(&world.path(), &from, &to, RestoreMode::First).unwrap();
-        let expected = Restored {
+        let restored = world.open().change(&world.path(), &changing(&from, &to)).unwrap();
+        let expected = Changed {
             written: paths(&["changed", "mode", "new/er/file"]),
             removed: paths(&["d/e/gone", "d/gone"]),
-            nested: Vec::new(),
+            ..Changed::default()
         };
         assert_eq!(restored, expected);
         assert_eq!((inode("same"), inode("mode")), (same, mode));
@@ -56,8 +51,8 @@ fn only_what_differs_is_touched() {
         assert_eq!(fs::read(world.path().join("foreign")).unwrap(), b"x");
         assert_eq!(empty_folders(&world.path()), paths(&[]));
         // A second restore has nothing to do.
-        let again = world.open().restore(&world.path(), &from, &to, RestoreMode::First).unwrap();
-        assert_eq!(again, Restored::default());
+        let again = world.open().change(&world.path(), &changing(&from, &to)).unwrap();
+        assert_eq!(again, Changed::default());
     }
 }
 
@@ -81,7 +76,7 @@ fn what_was_changed_since_is_never_overwritten() {
     world.write("new", "4");
     world.write("f", "5");
     let before = world.things();
-    let outcome = world.open().restore(&world.path(), &from, &to, RestoreMode::First);
+    let outcome = world.open().change(&world.path(), &changing(&from, &to));
     refused(&world, outcome, &["a", "b", "c", "d/e", "new"], &["f"]);
     assert_eq!(world.things(), before);
 }
@@ -106,7 +101,7 @@ fn files_in_the_way_are_named() {
     fs::create_dir_all(world.path().join("empty/deep")).unwrap();
     let fifo = std::process::Command::new("mkfifo").arg(world.path().join("pipe")).status();
     assert!(fifo.unwrap().success());
-    let outcome = world.open().restore(&world.path(), &from, &to, RestoreMode::First);
+    let outcome = world.open().change(&world.path(), &changing(&from, &to));
     let way = ["file", "folder/deep/x", "folder/other.log", "ignored", "pipe"];
     refused(&world, outcome, &[], &way);
     for name in ["ignored", "folder", "file", "pipe"] {
@@ -156,55 +151,106 @@ fn a_private_file_stays_private() {
 }
 
 #[test]
-fn what_a_power_failure_left_is_put_aside() {
+fn what_is_neither_is_overwritten_only_on_demand_and_kept() {
     for kind in KINDS {
         let world = World::new(kind);
         world.write(".gitignore", "ignored\n");
-        world.write("a", "1");
-        world.write("b", "1");
-        world.write("gone", "1");
+        for name in ["a", "b", "gone"] {
+            world.write(name, "1");
+        }
         let from = world.capture("from");
         world.write("a", "2");
         world.write("b", "2");
         world.remove("gone");
         let to = (world.capture("to"), world.things());
         world.restore(&to.0, &from);
-        world.write("a", "");
-        world.write("gone", "torn");
+        world.write("a", "mine");
+        world.write("gone", "mine too");
         world.remove("b");
         let snapshots = world.open();
-        let outcome = snapshots.restore(&world.path(), &from, &to.0, RestoreMode::First);
-        refused(&world, outcome, &["a", "b", "gone"], &[]);
-        let aside = RestoreMode::Resume { backup: "run/torn" };
-        snapshots.restore(&world.path(), &from, &to.0, aside).unwrap();
+        let change = changing(&from, &to.0);
+        refused(&world, snapshots.change(&world.path(), &change), &["a", "b", "gone"], &[]);
+        let forced = WorkspaceChange { on_conflict: OnConflict::Overwrite, ..change };
+        let changed = snapshots.change(&world.path(), &forced).unwrap();
         assert_eq!(world.things(), to.1);
         assert_eq!(world.capture("again"), to.0);
+        let found = changed.found.unwrap();
         let references = snapshots.references().unwrap();
-        let (_, torn) = references.iter().find(|(name, _)| name == "run/torn").unwrap();
-        let read = |name: &str| snapshots.read(torn, name.as_ref(), 9).unwrap();
-        assert_eq!(read("a").unwrap(), b"");
-        assert_eq!(read("gone").unwrap(), b"torn");
+        let kept = (format!("{}/found-1", change.keep), found.clone());
+        assert!(references.contains(&kept), "{references:?}");
+        let read = |name: &str| snapshots.read(&found, name.as_ref(), 9).unwrap();
+        assert_eq!(read("a").unwrap(), b"mine");
+        assert_eq!(read("gone").unwrap(), b"mine too");
         assert_eq!(read("b"), None);
-        // With nothing torn, nothing is backed up.
-        let whole = RestoreMode::Resume { backup: "run/none" };
-        snapshots.restore(&world.path(), &to.0, &from, whole).unwrap();
-        assert!(snapshots.references().unwrap().iter().all(|(name, _)| name != "run/none"));
+        // Where everything is as expected, nothing was found.
+        let back = snapshots.change(&world.path(), &changing(&to.0, &from)).unwrap();
+        assert_eq!(back.found, None);
     }
 }
 
 #[test]
-fn what_cannot_be_put_aside_is_refused_even_then() {
+fn both_sides_of_a_file_are_merged() {
+    let lines = |one: &str, five: &str| format!("{one}\n2\n3\n4\n{five}\n");
+    for kind in KINDS {
+        let world = World::new(kind);
+        world.write("file", lines("1", "5"));
+        let from = world.capture("from");
+        world.write("file", lines("one", "5"));
+        world.write("new", "new");
+        let to = world.capture("to");
+        world.restore(&to, &from);
+        world.write("file", lines("1", "five"));
+        world.write("mine", "mine");
+        let change = changing(&from, &to);
+        let snapshots = world.open();
+        snapshots.prepare_change(&world.path(), &change).unwrap();
+        let read = |name: &str| fs::read_to_string(world.path().join(name)).unwrap();
+        assert_eq!(read("file"), lines("1", "five"), "a decision changes nothing");
+        let changed = snapshots.change(&world.path(), &change).unwrap();
+        assert!(changed.found.is_some());
+        // A second time it does the same.
+        for _ in 0..2 {
+            assert_eq!(read("file"), lines("one", "five"));
+            assert_eq!((read("new").as_str(), read("mine").as_str()), ("new", "mine"));
+            snapshots.change(&world.path(), &change).unwrap();
+        }
+    }
+}
+
+#[test]
+fn permissions_that_a_person_took_away_stay_away() {
+    let world = World::new(Kind::Repository);
+    world.write("key", "1");
+    world.write("tool", "1");
+    let from = world.capture("from");
+    world.write("key", "2");
+    world.mode("tool", 0o755);
+    let to = world.capture("to");
+    world.restore(&to, &from);
+    world.mode("key", 0o600);
+    world.mode("tool", 0o640);
+    world.open().change(&world.path(), &changing(&from, &to)).unwrap();
+    let mode =
+        |name: &str| fs::metadata(world.path().join(name)).unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode("key"), mode("tool")), (0o600, 0o750));
+}
+
+#[test]
+fn what_no_snapshot_can_have_is_never_overwritten() {
     let world = World::new(Kind::Folder);
+    world.write(".gitignore", "/ignored\n");
     world.write("a", "1");
     let from = world.capture("from");
+    world.write(".gitignore", "");
     world.write("a", "2");
+    world.write("ignored", "file");
     let to = world.capture("to");
-    world.remove("a");
-    world.write("a/inner", "mine");
-    let aside = RestoreMode::Resume { backup: "torn" };
-    let outcome = world.open().restore(&world.path(), &from, &to, aside);
-    refused(&world, outcome, &["a"], &[]);
-    assert_eq!(fs::read(world.path().join("a/inner")).unwrap(), b"mine");
+    world.restore(&to, &from);
+    world.write("ignored", "mine");
+    let forced = WorkspaceChange { on_conflict: OnConflict::Overwrite, ..changing(&from, &to) };
+    refused(&world, world.open().change(&world.path(), &forced), &[], &["ignored"]);
+    assert_eq!(fs::read(world.path().join("ignored")).unwrap(), b"mine");
+    assert_eq!(fs::read(world.path().join("a")).unwrap(), b"1");
 }
 
 #[test]

@@ -1,17 +1,19 @@
-//! Plans a restore, and carries it out.
+//! Plans a change of a workspace path by path, and carries it out.
 
 use std::collections::BTreeSet;
 use std::io;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use super::change_fault::point;
 use super::extras::is_usual;
 use super::rooted_dir::{DiskEntry, RootedDir};
-use super::staging::StagingDir;
+use super::staging::{StagingDir, permissions_for};
 use super::{Entry, EntryMode, PathChange, SnapshotError};
 
-/// The changes that a restore makes.
+/// The changes of a workspace, and the paths that prevent them.
 #[derive(Debug, Default)]
-pub(super) struct RestorePlan {
+pub(super) struct ChangePlan {
     /// Paths to write, with the permissions of the file that is replaced.
     pub write: Vec<(PathBuf, Entry, Option<u32>)>,
     /// Files of which only the permissions differ, with those that they have.
@@ -27,7 +29,7 @@ pub(super) struct RestorePlan {
     pub in_the_way: Vec<PathBuf>,
 }
 
-/// The entry if a restore writes and removes it: everything but a nested repository. Empty folders come last.
+/// The entry if a change writes and removes it: everything but a nested repository. Empty folders come last.
 pub(super) fn writable(entry: &Option<Entry>) -> Option<&Entry> {
     entry.as_ref().filter(|entry| match entry.mode {
         EntryMode::File | EntryMode::Executable | EntryMode::Symlink => true,
@@ -43,7 +45,23 @@ fn has_permissions(found: &DiskEntry, entry: &Entry) -> bool {
     })
 }
 
-pub(super) const fn permissions(found: &DiskEntry) -> Option<u32> {
+/// The wanted entry with the permissions that a file gets if those that were found are not the expected ones: what both
+/// sides allow, or what was found if the change is not about permissions.
+fn with_found_permissions(before: Option<&Entry>, after: &Entry, found: &DiskEntry) -> Entry {
+    let Some((mode, before)) = permissions(found).zip(before) else { return after.clone() };
+    if !after.mode.is_file() || !before.mode.is_file() || has_permissions(found, before) {
+        return after.clone();
+    }
+    let kept = permissions_for(after.mode, mode).mode() & 0o777;
+    let kept = match after.permissions {
+        wanted if wanted == before.permissions => kept,
+        Some(wanted) => kept & wanted,
+        None => kept & 0o775,
+    };
+    Entry { permissions: Some(kept), ..after.clone() }
+}
+
+const fn permissions(found: &DiskEntry) -> Option<u32> {
     match found {
         DiskEntry::File { mode, .. } => Some(*mode),
         DiskEntry::Absent
@@ -55,7 +73,20 @@ pub(super) const fn permissions(found: &DiskEntry) -> Option<u32> {
     }
 }
 
-impl RestorePlan {
+impl ChangePlan {
+    /// Whether nothing prevents the change.
+    pub const fn is_possible(&self) -> bool {
+        self.changed.is_empty() && self.in_the_way.is_empty()
+    }
+
+    /// The refusal of the change.
+    pub fn refusal(self) -> SnapshotError {
+        let Self { changed, mut in_the_way, .. } = self;
+        in_the_way.sort();
+        in_the_way.dedup();
+        SnapshotError::Changed { changed, in_the_way }
+    }
+
     /// Refuses a path that is inside a nested repository.
     pub fn refuse(&mut self, change: &PathChange, folder: PathBuf) {
         if writable(&change.before).is_some() {
@@ -85,24 +116,26 @@ impl RestorePlan {
         match (writable(&change.before), writable(&change.after)) {
             (None, None) => {}
             (Some(before), None) => self.add_removal(dir, path, &found, before)?,
-            // Restored already.
-            (_, Some(after)) if dir.matches(path, &found, after)? => {
-                if let Some(mode) = permissions(&found).filter(|_| !has_permissions(&found, after))
+            // Done already.
+            (before, Some(after)) if dir.matches(path, &found, after)? => {
+                let after = with_found_permissions(before, after, &found);
+                if let Some(mode) = permissions(&found).filter(|_| !has_permissions(&found, &after))
                 {
-                    self.chmod.push((path.clone(), after.clone(), mode));
+                    self.chmod.push((path.clone(), after, mode));
                 }
             }
             (None, Some(after)) => self.add_new(dir, path, &found, after, removed)?,
             (Some(before), Some(after)) => {
+                let after = with_found_permissions(Some(before), after, &found);
                 if !dir.matches(path, &found, before)? {
                     self.changed.push(path.clone());
                 } else if let Some(mode) = permissions(&found)
                     && before.object == after.object
                     && after.mode.is_file()
                 {
-                    self.chmod.push((path.clone(), after.clone(), mode));
+                    self.chmod.push((path.clone(), after, mode));
                 } else {
-                    self.write.push((path.clone(), after.clone(), permissions(&found)));
+                    self.write.push((path.clone(), after, permissions(&found)));
                 }
             }
         }
@@ -175,7 +208,8 @@ impl RestorePlan {
     /// Carries out the plan. Removes first, so that a file can replace a folder and the other way round.
     pub fn apply(&self, dir: &RootedDir, staging: &StagingDir) -> Result<(), SnapshotError> {
         let mut done = 0;
-        let mut count = |path: &Path, outcome: io::Result<()>| match outcome {
+        let mut count = |path: &Path, outcome: io::Result<()>| match outcome.and_then(|()| point())
+        {
             Ok(()) => {
                 done += 1;
                 Ok(())
