@@ -147,7 +147,8 @@ impl Engine {
             // Otherwise the first phase that changes something would fail.
             self.repository.require_filters(root)?;
         }
-        if let Some(base) = base.as_mut().filter(|_| !new.worktree && !is_clean) {
+        if let Some(base) = base.as_mut().filter(|_| !new.worktree) {
+            // Files that git does not compare differ in a clean repository, too.
             base.tree = self.repository.uncommitted_tree(root)?;
         }
         drop(merging);

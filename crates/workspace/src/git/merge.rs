@@ -15,6 +15,15 @@ pub enum CommitMerge {
     Conflict(Vec<PathBuf>),
 }
 
+/// Whether a file that one side has renamed takes the changes of the other side along.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Renames {
+    /// It does, as git finds renames.
+    Follow,
+    /// Paths are all that counts.
+    Ignore,
+}
+
 impl Git {
     /// Reads the commit of a branch; `None` if there is no such branch.
     ///
@@ -44,11 +53,45 @@ impl Git {
         ours: &CommitId,
         theirs: &CommitId,
     ) -> Result<CommitMerge, GitError> {
+        self.merge_by(ours, theirs, Renames::Follow)
+    }
+
+    /// Merges two trees that were made from a third one, as [`Git::merge_commits`] does.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub(super) fn merge_trees(
+        &self,
+        base: &TreeId,
+        ours: &TreeId,
+        theirs: &TreeId,
+        renames: Renames,
+    ) -> Result<CommitMerge, GitError> {
+        let us = self.identity()?;
+        let commit = |tree: &TreeId, parents: &[CommitId]| {
+            self.commit_tree_signed_by(None, tree, parents, "", [&us, &us], 0)
+        };
+        let base = commit(base, &[])?;
+        let base = std::slice::from_ref(&base);
+        self.merge_by(&commit(ours, base)?, &commit(theirs, base)?, renames)
+    }
+
+    fn merge_by(
+        &self,
+        ours: &CommitId,
+        theirs: &CommitId,
+        renames: Renames,
+    ) -> Result<CommitMerge, GitError> {
         let operation = "merge the branches";
         let objects = self.common_dir()?.join("objects");
         let folder = PrivateDir::new(operation, objects, ours.as_str().len())?;
+        let renames = match renames {
+            Renames::Follow => "merge.renames=true",
+            Renames::Ignore => "merge.renames=false",
+        };
         let output = folder
             .git(operation, Access::Write)
+            .args(["-c", renames])
             .args(["merge-tree", "--write-tree", "-z", "--name-only", "--no-messages"])
             .args([ours.as_str(), theirs.as_str()])
             .run()?;

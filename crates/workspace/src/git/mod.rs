@@ -21,6 +21,7 @@ mod log_changes;
 mod lost_object;
 mod merge;
 mod named;
+mod own_change;
 mod pinned;
 mod private;
 mod program;

@@ -285,7 +285,7 @@ impl Git {
     }
 
     /// The objects without the repository's settings and attributes.
-    fn objects(&self, operation: &'static str, tree: &TreeId) -> Result<PrivateDir, GitError> {
+    pub(super) fn objects(&self, operation: &'static str, tree: &TreeId) -> Result<PrivateDir, GitError> {
         let objects = self.common_dir()?.join("objects");
         let folder = PrivateDir::new(operation, objects, tree.as_str().len())?;
         Ok(match known::objects() {

@@ -2,6 +2,7 @@
 //!
 //! INVARIANT: what git writes by itself is what the user gets: flags, version and checksum are those of a new index.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -11,7 +12,8 @@ use super::filters::{Conversions, Files, OnFilter};
 use super::index_folder::IndexFolder;
 use super::known::{self, KnownIndex};
 use super::replace::replace;
-use super::{CommitId, Git, GitError};
+use super::own_change::{Differences, Item, Sides};
+use super::{CommitId, Git, GitError, TreeId, split_once};
 
 const OPERATION: &str = "bring the index up to date";
 
@@ -25,6 +27,33 @@ impl Git {
     /// # Errors
     /// [`GitError`], also when another process has locked the index.
     pub fn reset_index(&self, commit: &CommitId) -> Result<(), GitError> {
+        self.reset_index_with(commit, &[])
+    }
+
+    /// Sets the user's index to a commit, as [`Git::reset_index`] does, but files that differed between the commit
+    /// `base` and the files `began` before a run, and that its commit does not change, stay staged or flagged as they
+    /// are. A content that is staged stays so only if it is that of the file at that time.
+    ///
+    /// # Errors
+    /// [`GitError`], also when another process has locked the index.
+    pub fn reset_index_of_run(
+        &self,
+        commit: &CommitId,
+        parent: &CommitId,
+        base: &CommitId,
+        began: &TreeId,
+    ) -> Result<(), GitError> {
+        let mut theirs = self.differences(&self.tree_of(base)?, began)?;
+        let own = self.differences(&self.tree_of(parent)?, &self.tree_of(commit)?)?;
+        theirs.retain(|path, _| !own.contains_key(path));
+        let top = self.at(self.top_for(OPERATION)?);
+        let listed = top.read(OPERATION).args(["ls-files", "-v", "-s", "-z"]).run()?;
+        // What cannot be read is made anew.
+        let listed = if listed.code == Some(0) { listed.stdout } else { Vec::new() };
+        self.reset_index_with(commit, &marks(&listed, &theirs))
+    }
+
+    fn reset_index_with(&self, commit: &CommitId, marks: &[Mark]) -> Result<(), GitError> {
         let questions: [&[&str]; 3] =
             [&["--show-toplevel"], &["--git-common-dir"], &["--git-path", "index"]];
         let [top, common, path] = self.paths(OPERATION, questions)?;
@@ -34,6 +63,7 @@ impl Git {
             Some(bytes) => bytes,
             None => top.index_of(commit)?,
         };
+        let bytes = top.marked(bytes, marks)?;
         replace(&path, &bytes).map_err(|error| {
             if error.kind() != io::ErrorKind::AlreadyExists {
                 return fail(&error);
@@ -41,6 +71,34 @@ impl Git {
             let lock = format!("`{}.lock` exists", path.display());
             GitError::new(OPERATION, GitCause::Locked(lock))
         })
+    }
+
+    /// An index with marks.
+    fn marked(&self, bytes: Vec<u8>, marks: &[Mark]) -> Result<Vec<u8>, GitError> {
+        if marks.is_empty() {
+            return Ok(bytes);
+        }
+        let folder = IndexFolder::new(OPERATION)?;
+        let index = folder.index();
+        fs::write(&index, &bytes).map_err(|error| fail(&error))?;
+        for (option, is_marked) in [
+            ("--index-info", (|mark: &Mark| mark.staged.is_some()) as fn(&Mark) -> bool),
+            ("--assume-unchanged", |mark| mark.is_assumed_unchanged),
+            ("--skip-worktree", |mark| mark.is_skipped),
+        ] {
+            let mut lines = Vec::new();
+            for mark in marks.iter().filter(|mark| is_marked(mark)) {
+                let staged = mark.staged.as_deref().filter(|_| option == "--index-info");
+                lines.extend_from_slice(staged.unwrap_or(&mark.path));
+                lines.push(0);
+            }
+            if !lines.is_empty() {
+                let git = self.write(OPERATION).env("GIT_INDEX_FILE", &index).arg("update-index");
+                let stdin = if option == "--index-info" { None } else { Some("--stdin") };
+                git.args(["-z", option]).args(stdin).stdin(lines).output()?;
+            }
+        }
+        fs::read(&index).map_err(|error| fail(&error))
     }
 
     /// The index of a commit; all files are read.
@@ -113,6 +171,43 @@ impl Git {
         }
         fs::read(index).map_err(|error| fail(&error))
     }
+}
+
+/// What an index says of a path beside its commit.
+struct Mark {
+    path: Vec<u8>,
+    /// The record of what is staged: mode, object, path.
+    staged: Option<Vec<u8>>,
+    is_assumed_unchanged: bool,
+    is_skipped: bool,
+}
+
+/// What a listed index says of files that differed before a run.
+fn marks(listed: &[u8], theirs: &Differences) -> Vec<Mark> {
+    let mut entries = BTreeMap::new();
+    for record in listed.split(|byte| *byte == 0) {
+        // Tag, mode, object and stage, before the path.
+        if let Some((facts, path)) = split_once(record, b'\t')
+            && let [[tag], mode, id, b"0"] =
+                facts.split(|byte| *byte == b' ').collect::<Vec<_>>().as_slice()
+        {
+            entries.insert(path, (*tag, Item::new(mode, id)));
+        }
+    }
+    let mark = |(path, sides): (&Vec<u8>, &Sides)| {
+        let (tag, item) = match entries.get(path.as_slice()) {
+            Some((tag, item)) => (*tag, item.clone()),
+            None if entries.is_empty() => return None,
+            None => (b'H', None),
+        };
+        let staged = (item == sides.new).then(|| sides.record(path));
+        let is_skipped = tag.eq_ignore_ascii_case(&b'S');
+        let is_assumed_unchanged = tag.is_ascii_lowercase();
+        let counts = staged.is_some() || is_skipped || is_assumed_unchanged;
+        let path = path.clone();
+        counts.then_some(Mark { path, staged, is_assumed_unchanged, is_skipped })
+    };
+    theirs.iter().filter_map(mark).collect()
 }
 
 fn fail(error: &io::Error) -> GitError {
