@@ -6,8 +6,8 @@ use windlass_kernel::run::{Base, Change, Commit, Run};
 use windlass_kernel::{Code, Digest, Timestamp};
 use windlass_text::patch;
 use windlass_workspace::{
-    CommitId, CommitMerge, Git, GitCause, GitError, LineChange, OnChanges, PinnedPath, RefUpdate, TreeId,
-    Treeish, WorktreeStatus, names_lost_object,
+    CommitId, CommitMerge, Git, GitCause, GitError, LineChange, OnChanges, PinnedPath, RefUpdate,
+    TreeId, Treeish, WorktreeStatus, names_lost_object,
 };
 
 use crate::error::{EngineError, listed, listed_of};

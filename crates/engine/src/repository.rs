@@ -176,8 +176,6 @@ pub trait Repository: Send + Sync {
 pub struct PinRequest<'a> {
     /// The workspace; paths are relative to it.
     pub workspace: &'a Path,
-    /// Whether paths are relative to the top of the work tree instead: the workspace is yet to be made.
-    pub from_top: bool,
     /// The base of the run.
     pub base: Option<&'a Base>,
     /// The program and its arguments.

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use super::index_folder::IndexFolder;
 use super::merge::{CommitMerge, Renames};
-use super::{Access, CommitId, Git, GitError, TreeId, id_of, os, path_of};
+use super::user_index::{entries, is_uncompared};
+use super::{Access, CommitId, Git, GitError, TreeId, Treeish, id_of, os, path_of};
 
 const OPERATION: &str = "take the run's own change";
 
@@ -60,7 +61,7 @@ impl Git {
         now: &TreeId,
     ) -> Result<CommitMerge, GitError> {
         let head = self.tree_of(head)?;
-        let theirs = self.differences(&self.tree_of(base)?, began)?;
+        let theirs = self.differences(&base.clone().into(), &began.clone().into())?;
         if theirs.is_empty() {
             return Ok(CommitMerge::Clean(now.clone()));
         }
@@ -76,6 +77,24 @@ impl Git {
         Ok(CommitMerge::Conflict(foreign))
     }
 
+    /// The tree of a commit with the files of `now` that differ and that the user's index tells git not to compare;
+    /// `None` if there are none.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub fn uncompared(&self, head: &CommitId, now: &TreeId) -> Result<Option<TreeId>, GitError> {
+        let listed = self.listed_index()?;
+        let entries = entries(&listed);
+        let is_flagged =
+            |path: &[u8]| entries.get(path).is_some_and(|(tag, _)| is_uncompared(*tag));
+        let mut theirs = self.differences(&head.clone().into(), &now.clone().into())?;
+        theirs.retain(|path, _| is_flagged(path));
+        if theirs.is_empty() {
+            return Ok(None);
+        }
+        self.overlaid(&self.tree_of(head)?, &theirs).map(Some)
+    }
+
     /// The paths in which what would be committed is not what the run has changed. In the paths of `theirs` both may
     /// have: there only lines of the run may be committed.
     fn foreign(
@@ -84,8 +103,9 @@ impl Git {
         [start, now]: [&TreeId; 2],
         [head, own]: [&TreeId; 2],
     ) -> Result<Vec<PathBuf>, GitError> {
-        let of_run = self.differences(start, now)?;
-        let committed = self.differences(head, own)?;
+        let differences =
+            |[old, new]: [&TreeId; 2]| self.differences(&old.clone().into(), &new.clone().into());
+        let (of_run, committed) = (differences([start, now])?, differences([head, own])?);
         let mut foreign = Vec::new();
         for path in of_run.keys().chain(committed.keys().filter(|path| !of_run.contains_key(*path)))
         {
@@ -116,7 +136,8 @@ impl Git {
         let git = || self.write(OPERATION).env("GIT_INDEX_FILE", &index);
         git().args(["read-tree", tree.as_str()]).output()?;
         // A file that is gone may be where another has its folder.
-        let (there, gone): (Vec<_>, Vec<_>) = with.iter().partition(|(_, sides)| sides.new.is_some());
+        let (there, gone): (Vec<_>, Vec<_>) =
+            with.iter().partition(|(_, sides)| sides.new.is_some());
         let mut lines = Vec::new();
         for (path, sides) in gone.into_iter().chain(there) {
             lines.extend(sides.record(path));
@@ -127,9 +148,13 @@ impl Git {
     }
 
     /// The paths in which two trees differ.
-    pub(super) fn differences(&self, old: &TreeId, new: &TreeId) -> Result<Differences, GitError> {
+    pub(super) fn differences(
+        &self,
+        old: &Treeish,
+        new: &Treeish,
+    ) -> Result<Differences, GitError> {
         let bytes = self
-            .objects(OPERATION, new)?
+            .objects(OPERATION, new.as_str().len())?
             .git(OPERATION, Access::Read)
             .args(["diff-tree", "-r", "-z", "--raw", "--no-abbrev", "--no-renames"])
             .args(["--no-ext-diff", "--ignore-submodules=none", old.as_str(), new.as_str()])
@@ -138,12 +163,23 @@ impl Git {
     }
 
     /// The lines of a file that differ between two trees, each with its sign.
-    fn changed_lines(&self, [old, new]: [&TreeId; 2], path: &[u8]) -> Result<Vec<Vec<u8>>, GitError> {
+    fn changed_lines(
+        &self,
+        [old, new]: [&TreeId; 2],
+        path: &[u8],
+    ) -> Result<Vec<Vec<u8>>, GitError> {
         let bytes = self
-            .objects(OPERATION, new)?
+            .objects(OPERATION, new.as_str().len())?
             .git(OPERATION, Access::Read)
             .args(["--literal-pathspecs", "diff-tree", "-r", "-p", "-U0", "--no-color", "--text"])
-            .args(["--no-renames", "--no-ext-diff", "--no-textconv", old.as_str(), new.as_str(), "--"])
+            .args([
+                "--no-renames",
+                "--no-ext-diff",
+                "--no-textconv",
+                old.as_str(),
+                new.as_str(),
+                "--",
+            ])
             .arg(os(path))
             .output()?;
         let lines = bytes.split(|byte| *byte == b'\n').skip_while(|line| !line.starts_with(b"@@"));

@@ -11,9 +11,9 @@ use super::error::GitCause;
 use super::filters::{Conversions, Files, OnFilter};
 use super::index_folder::IndexFolder;
 use super::known::{self, KnownIndex};
-use super::replace::replace;
 use super::own_change::{Differences, Item, Sides};
-use super::{CommitId, Git, GitError, TreeId, split_once};
+use super::replace::replace;
+use super::{CommitId, Git, GitError, TreeId, Treeish, split_once};
 
 const OPERATION: &str = "bring the index up to date";
 
@@ -27,7 +27,7 @@ impl Git {
     /// # Errors
     /// [`GitError`], also when another process has locked the index.
     pub fn reset_index(&self, commit: &CommitId) -> Result<(), GitError> {
-        self.reset_index_with(commit, &[])
+        self.reset_index_with(&commit.clone().into(), &[])
     }
 
     /// Sets the user's index to a commit, as [`Git::reset_index`] does, but files that differed between the commit
@@ -43,17 +43,37 @@ impl Git {
         base: &CommitId,
         began: &TreeId,
     ) -> Result<(), GitError> {
-        let mut theirs = self.differences(&self.tree_of(base)?, began)?;
-        let own = self.differences(&self.tree_of(parent)?, &self.tree_of(commit)?)?;
-        theirs.retain(|path, _| !own.contains_key(path));
-        let top = self.at(self.top_for(OPERATION)?);
-        let listed = top.read(OPERATION).args(["ls-files", "-v", "-s", "-z"]).run()?;
-        // What cannot be read is made anew.
-        let listed = if listed.code == Some(0) { listed.stdout } else { Vec::new() };
-        self.reset_index_with(commit, &marks(&listed, &theirs))
+        self.stage(&self.tree_of(commit)?, Some((parent, base, began)))
     }
 
-    fn reset_index_with(&self, commit: &CommitId, marks: &[Mark]) -> Result<(), GitError> {
+    /// Sets the user's index to a tree, as [`Git::reset_index_of_run`] does for a commit.
+    ///
+    /// # Errors
+    /// [`GitError`], also when another process has locked the index.
+    pub fn stage(
+        &self,
+        tree: &TreeId,
+        before: Option<(&CommitId, &CommitId, &TreeId)>,
+    ) -> Result<(), GitError> {
+        let tree = Treeish::from(tree.clone());
+        let Some((parent, base, began)) = before else {
+            return self.reset_index_with(&tree, &[]);
+        };
+        let mut theirs = self.differences(&base.clone().into(), &began.clone().into())?;
+        let own = self.differences(&parent.clone().into(), &tree)?;
+        theirs.retain(|path, _| !own.contains_key(path));
+        let listed = self.listed_index()?;
+        self.reset_index_with(&tree, &marks(&listed, &theirs))
+    }
+
+    /// The entries of the user's index, each with its flags; nothing if it cannot be read, since it is made anew.
+    pub(super) fn listed_index(&self) -> Result<Vec<u8>, GitError> {
+        let top = self.at(self.top_for(OPERATION)?);
+        let listed = top.read(OPERATION).args(["ls-files", "-v", "-s", "-z"]).run()?;
+        Ok(if listed.code == Some(0) { listed.stdout } else { Vec::new() })
+    }
+
+    fn reset_index_with(&self, commit: &Treeish, marks: &[Mark]) -> Result<(), GitError> {
         let questions: [&[&str]; 3] =
             [&["--show-toplevel"], &["--git-common-dir"], &["--git-path", "index"]];
         let [top, common, path] = self.paths(OPERATION, questions)?;
@@ -102,7 +122,7 @@ impl Git {
     }
 
     /// The index of a commit; all files are read.
-    fn index_of(&self, commit: &CommitId) -> Result<Vec<u8>, GitError> {
+    fn index_of(&self, commit: &Treeish) -> Result<Vec<u8>, GitError> {
         let folder = IndexFolder::new(OPERATION)?;
         let index = folder.index();
         let read = self.write(OPERATION).args(["read-tree", commit.as_str()]);
@@ -117,7 +137,7 @@ impl Git {
     /// not apply.
     fn index_of_known(
         &self,
-        commit: &CommitId,
+        commit: &Treeish,
         known: Option<KnownIndex>,
     ) -> Result<Option<Vec<u8>>, GitError> {
         let Some(known) = known else { return Ok(None) };
@@ -182,8 +202,8 @@ struct Mark {
     is_skipped: bool,
 }
 
-/// What a listed index says of files that differed before a run.
-fn marks(listed: &[u8], theirs: &Differences) -> Vec<Mark> {
+/// The entries of a listed index, each with its tag.
+pub(super) fn entries(listed: &[u8]) -> BTreeMap<&[u8], (u8, Option<Item>)> {
     let mut entries = BTreeMap::new();
     for record in listed.split(|byte| *byte == 0) {
         // Tag, mode, object and stage, before the path.
@@ -194,6 +214,17 @@ fn marks(listed: &[u8], theirs: &Differences) -> Vec<Mark> {
             entries.insert(path, (*tag, Item::new(mode, id)));
         }
     }
+    entries
+}
+
+/// Whether a tag says that git does not compare the file.
+pub(super) const fn is_uncompared(tag: u8) -> bool {
+    tag.eq_ignore_ascii_case(&b'S') || tag.is_ascii_lowercase()
+}
+
+/// What a listed index says of files that differed before a run.
+fn marks(listed: &[u8], theirs: &Differences) -> Vec<Mark> {
+    let entries = entries(listed);
     let mark = |(path, sides): (&Vec<u8>, &Sides)| {
         let (tag, item) = match entries.get(path.as_slice()) {
             Some((tag, item)) => (*tag, item.clone()),
@@ -203,9 +234,13 @@ fn marks(listed: &[u8], theirs: &Differences) -> Vec<Mark> {
         let staged = (item == sides.new).then(|| sides.record(path));
         let is_skipped = tag.eq_ignore_ascii_case(&b'S');
         let is_assumed_unchanged = tag.is_ascii_lowercase();
-        let counts = staged.is_some() || is_skipped || is_assumed_unchanged;
         let path = path.clone();
-        counts.then_some(Mark { path, staged, is_assumed_unchanged, is_skipped })
+        (staged.is_some() || is_uncompared(tag)).then_some(Mark {
+            path,
+            staged,
+            is_assumed_unchanged,
+            is_skipped,
+        })
     };
     theirs.iter().filter_map(mark).collect()
 }

@@ -222,7 +222,8 @@ fn only_the_runs_own_change_is_committed() {
 
 #[test]
 fn files_that_git_does_not_compare_are_never_committed() {
-    let hide = |root: &Path, flag: &str| git(root, &["update-index", flag, "local.txt", "gone.txt"]);
+    let hide =
+        |root: &Path, flag: &str| git(root, &["update-index", flag, "local.txt", "gone.txt"]);
     for flag in ["--skip-worktree", "--assume-unchanged"] {
         let world = world();
         let root = world.root();
