@@ -24,7 +24,7 @@ use windlass_store::Store;
 
 use crate::commands::session_found::{self, Found};
 use crate::config::Config;
-use crate::core_session::closing::Closing;
+use crate::core_session::closing::{Closing, RunWork, TRIES};
 use crate::core_session::documents::{self, SessionFiles, begun};
 use crate::core_session::{answers, context, places, workflows};
 use crate::people::user_name;
@@ -417,7 +417,12 @@ impl CoreRun {
             .and_then(|answer| Some(answer.get("commit_message")?.as_str()?.to_owned()))
             .filter(|text| !text.trim().is_empty())
             .unwrap_or_else(|| task_of(&run));
+        let git = job.git();
+        let tries = job.with.get("tries").and_then(Value::as_u64).unwrap_or(TRIES);
         let report = Closing {
+            git,
+            tries,
+            of_run: Some(run_work(&run)),
             began: None,
             blocked: None,
             workspace,
@@ -442,16 +447,19 @@ impl CoreRun {
                 "commit": report.commit, "reason": "pushed and proven", "steps": steps,
                 "summary": "the work is committed and pushed", "verdict": "closed",
             })),
-            // A person resolves it, and the phase is done again.
-            Some(step) if !report.conflict.is_empty() => WorkResult::answer(json!({
-                "findings": [step.detail], "reason": step.detail, "steps": steps,
-                "summary": "others have changed the same", "verdict": "conflict",
-            })),
+            // Only what is proven is closed: the loop says how often it is tried, and when a person is asked.
             Some(step) => {
                 WorkResult::failed("critical_failure", format!("{}: {}", step.step, step.detail))
             }
         }
     }
+}
+
+/// What the close of a run has to know of its work.
+fn run_work(run: &Run) -> RunWork {
+    let base = run.started.as_ref().and_then(|started| started.base.clone());
+    let began = base.and_then(|base| Some((base.commit.parse().ok()?, base.tree?.parse().ok()?)));
+    RunWork { began, reviewed: run.reviewed.as_ref().and_then(|tree| tree.parse().ok()) }
 }
 
 fn cell_words(binary: &str, project: &Path, workspace: &Path, run: &str) -> Vec<String> {

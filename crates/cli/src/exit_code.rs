@@ -110,6 +110,7 @@ pub const fn exit_of(code: Code) -> u8 {
         | Code::ProtectedPathChanged
         | Code::HelperMissing
         | Code::GitFilterRefused
+        | Code::GitUnrecordable
         | Code::GitDamaged
         | Code::GitConflict
         | Code::StateMissing

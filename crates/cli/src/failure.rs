@@ -412,6 +412,9 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
             "if you trust it, name it in `git.filters` of your own settings: the filter that the message names, \
              such as `[\"lfs\"]`, or `[\"working-tree-encoding\"]` for an encoding"
         }
+        Code::GitUnrecordable => {
+            "remove what the message names, or the `.git` in it; a repository inside needs a commit of its own"
+        }
         Code::GitDamaged => {
             "the repository is as it was before the command; look at what the command did to `.git`"
         }

@@ -190,7 +190,7 @@ impl Checkpointer {
 
     /// The workspace of a run.
     pub(crate) fn workspace(&self, run: &Run) -> PathBuf {
-        let own = run.started.as_ref().and_then(|started| started.worktree.as_ref());
+        let own = run.started.as_ref().and_then(|started| started.own_workspace());
         own.map_or_else(|| self.root.clone(), |own| self.state.join(own))
     }
 }

@@ -18,6 +18,7 @@ use windlass_workspace::OnConflict;
 use crate::cancel::{detail_of, end_by};
 use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::executors::is_unreadable;
 use crate::phase_executor::{Assignment, Completion, PhaseRecorder, Subject, Verdict, WorkResult};
 use crate::policy_reader::{PolicyStamp, end_by_policy};
 use crate::review::{review_of, reviewer_of, with_conditions};
@@ -105,7 +106,7 @@ impl Engine {
 /// for a person.
 fn readable(change: Result<Option<Change>, EngineError>) -> Result<Option<Change>, EngineError> {
     match change {
-        Err(error) if error.code() == Code::GitFilterRefused => Ok(None),
+        Err(error) if is_unreadable(&error) => Ok(None),
         change => change,
     }
 }

@@ -210,8 +210,15 @@ impl Engine {
     /// The workspace of a run.
     #[must_use]
     pub fn workspace(&self, run: &Run) -> PathBuf {
-        let own = run.started.as_ref().and_then(|started| started.worktree.as_ref());
+        let own = run.started.as_ref().and_then(|started| started.own_workspace());
         own.map_or_else(|| self.settings.root.clone(), |own| self.settings.state.join(own))
+    }
+
+    /// The top of a run's separate work tree, or else its workspace. They differ if the project is a folder of its
+    /// repository.
+    pub(crate) fn worktree_top(&self, run: &Run) -> PathBuf {
+        let own = run.started.as_ref().and_then(|started| started.worktree.as_ref());
+        own.map_or_else(|| self.workspace(run), |own| self.settings.state.join(own))
     }
 
     /// The gateway of the workspace in which a call works.
@@ -228,8 +235,8 @@ impl Engine {
         }
         let name = workspace.strip_prefix(WORKTREES).and_then(|name| name.strip_prefix('/'));
         let is_name = |name: &str| {
-            let mut parts = Path::new(name).components();
-            matches!((parts.next(), parts.next()), (Some(Component::Normal(_)), None))
+            let mut parts = Path::new(name).components().peekable();
+            parts.peek().is_some() && parts.all(|part| matches!(part, Component::Normal(_)))
         };
         if name.is_some_and(is_name) {
             return Ok(self.settings.state.join(workspace));

@@ -234,7 +234,7 @@ impl Executors {
         let change = if ran || may_change(&assignment.phase.doer, tools) {
             match self.repository.change(&assignment.workspace, &assignment.run) {
                 // What the work wrote is the work's failure: the run must be able to go on or end.
-                Err(error) if error.code() == Code::GitFilterRefused => {
+                Err(error) if is_unreadable(&error) => {
                     let reason = format!("[{}] {error}", error.code());
                     unreadable = Some(Failure { class: "critical_failure".to_owned(), reason });
                     None
@@ -344,6 +344,11 @@ fn verdict_of(result: WorkResult, duration_ms: u64) -> WorkResult<Completion> {
             }
         }
     }))
+}
+
+/// Whether the files of a workspace are such that git cannot make a tree of them here.
+pub(crate) fn is_unreadable(error: &EngineError) -> bool {
+    matches!(error.code(), Code::GitFilterRefused | Code::GitUnrecordable)
 }
 
 /// Whether a phase can have changed the workspace; git is called only then.

@@ -6,8 +6,8 @@ use windlass_kernel::run::{Base, Change, Commit, Run};
 use windlass_kernel::{Code, Digest, Timestamp};
 use windlass_text::patch;
 use windlass_workspace::{
-    CommitId, Git, GitCause, GitError, LineChange, OnChanges, PinnedPath, RefUpdate, TreeId,
-    Treeish, WorktreeStatus, names_lost_object,
+    CommitId, CommitMerge, Git, GitCause, GitError, LineChange, OnChanges, PinnedPath, RefUpdate,
+    TreeId, Treeish, WorktreeStatus, names_lost_object,
 };
 
 use crate::error::{EngineError, listed, listed_of};
@@ -39,7 +39,7 @@ impl GitRepository {
         let Some(head) = git.head()? else { return Ok(()) };
         let tree = git.tree_of_worktree()?;
         if let Some(commit) = commit_on(&git, head, &tree, message, at)? {
-            move_branch(&git, &commit)?;
+            move_branch(&git, &commit, None)?;
         }
         Ok(())
     }
@@ -50,10 +50,7 @@ impl GitRepository {
         run: &Run,
         files: &[PathBuf],
     ) -> Result<Option<Change>, EngineError> {
-        let started = run.started.as_ref();
-        let Some(base) = started.and_then(|started| started.base.as_ref()) else {
-            return Ok(None);
-        };
+        let Some(base) = base_of(run) else { return Ok(None) };
         let git = without(git_of(workspace, run), workspace, run, files)?;
         let tree = git.tree_of_worktree()?;
         let stat = git.diff_to(&start_of(base)?, &tree)?;
@@ -77,10 +74,7 @@ impl GitRepository {
         run: &Run,
         since: Option<&str>,
     ) -> Result<Option<Patch>, EngineError> {
-        let started = run.started.as_ref();
-        let Some(base) = started.and_then(|started| started.base.as_ref()) else {
-            return Ok(None);
-        };
+        let Some(base) = base_of(run) else { return Ok(None) };
         let git = git_of(workspace, run);
         let tree = git.tree_of_worktree()?;
         let text = git.patch_to(&start_of(base)?, &tree)?;
@@ -120,24 +114,45 @@ fn notes(patch: &str, left_out: &[String]) -> String {
         )
 }
 
+/// The branch of a commit that is on none.
+const NO_BRANCH: &str = "HEAD";
+
 /// The name under which a run's prepared commit is kept until its branch has it.
 fn kept_commit(run_id: &str) -> String {
     format!("{run_id}/commit")
 }
 
-/// Moves the branch to a commit, and the index with it.
-fn move_branch(git: &Git, commit: &Commit) -> Result<(), EngineError> {
-    let name = match commit.branch.as_str() {
-        "HEAD" => "HEAD".to_owned(),
-        branch => format!("refs/heads/{branch}"),
-    };
+/// Moves the branch to a commit, and the index with it. What was staged or flagged before a run that began with
+/// uncommitted changes, and is not part of the commit, stays so.
+fn move_branch(git: &Git, commit: &Commit, began: Option<&Base>) -> Result<(), EngineError> {
     let new = recorded_commit(&commit.commit)?;
     let parent = recorded_commit(&commit.parent)?;
-    match git.update_ref(&name, &new, Some(&parent))? {
+    let moved = match commit.branch.as_str() {
+        NO_BRANCH => {
+            // On a branch by now, the user would find the commit there.
+            if let Some(branch) = git.branch()? {
+                let message = format!(
+                    "the run was committing without a branch, but the work tree is on branch `{branch}` now; its \
+                     commit is {new}"
+                );
+                return Err(EngineError::Requirement { code: Code::RepoMoved, message });
+            }
+            git.move_detached_head(&new, &parent)?
+        }
+        branch => git.update_ref(&format!("refs/heads/{branch}"), &new, Some(&parent))?,
+    };
+    match moved {
         RefUpdate::Updated | RefUpdate::AlreadyThere => {
             // If the user has switched to another branch meanwhile, the index is not ours.
-            if git.head()?.as_ref() == Some(&new) {
-                git.reset_index(&new)?;
+            if git.head()?.as_ref() != Some(&new) {
+                return Ok(());
+            }
+            match began.and_then(|base| Some((base, base.tree.as_ref()?))) {
+                None => git.reset_index(&new)?,
+                Some((base, tree)) => {
+                    let (base, tree) = (recorded_commit(&base.commit)?, recorded_tree(tree)?);
+                    git.reset_index_of_run(&new, &parent, &base, &tree)?;
+                }
             }
             Ok(())
         }
@@ -214,10 +229,14 @@ pub(crate) fn require_clean(git: &Git) -> Result<(), EngineError> {
     }
 }
 
+/// The commit from which a run started.
+fn base_of(run: &Run) -> Option<&Base> {
+    run.started.as_ref()?.base.as_ref()
+}
+
 /// The commit at which a run left its branch.
 pub(crate) fn expected(run: &Run) -> Option<&str> {
-    let base = run.started.as_ref().and_then(|started| started.base.as_ref());
-    run.newest_commit().or(base.map(|base| base.commit.as_str()))
+    run.newest_commit().or(base_of(run).map(|base| base.commit.as_str()))
 }
 
 /// The branch that a run works on; `None` if it began without one.
@@ -277,9 +296,10 @@ fn changed_since(git: &Git, change: &Change, tree: &TreeId) -> Result<Vec<String
 }
 
 /// The tree that was last reviewed, if the work tree is that; otherwise an error names the differing files.
-/// Where nothing was recorded yet, the work tree must be that of the current commit.
+/// Where nothing was recorded yet, the work tree must be that with which the run began.
 fn reviewed_tree(git: &Git, head: &CommitId, run: &Run) -> Result<TreeId, EngineError> {
-    let reviewed = match &run.reviewed {
+    let began = base_of(run).and_then(|base| base.tree.as_ref());
+    let reviewed = match run.reviewed.as_ref().or(began) {
         Some(tree) => recorded_tree(tree)?,
         None => git.tree_of(head)?,
     };
@@ -300,10 +320,35 @@ fn reviewed_tree(git: &Git, head: &CommitId, run: &Run) -> Result<TreeId, Engine
     })
 }
 
+/// The tree of the run's next commit on top of `head`: with the run's own change, and nothing of what differed when
+/// it began.
+fn own_tree(git: &Git, head: &CommitId, run: &Run) -> Result<TreeId, EngineError> {
+    let reviewed = reviewed_tree(git, head, run)?;
+    let Some((base, began)) = base_of(run).and_then(|base| Some((base, base.tree.as_ref()?)))
+    else {
+        return Ok(reviewed);
+    };
+    let (base, began) = (recorded_commit(&base.commit)?, recorded_tree(began)?);
+    match git.own_tree(head, (&base, &began), &reviewed)? {
+        CommitMerge::Clean(tree) => Ok(tree),
+        CommitMerge::Conflict(paths) => {
+            let paths: Vec<String> = paths.iter().map(|path| path.display().to_string()).collect();
+            Err(EngineError::Requirement {
+                code: Code::MergeConflict,
+                message: format!(
+                    "nothing was committed: the run has changed what was not committed when it began, and its change \
+                     cannot be told from that: {}",
+                    listed(&paths)
+                ),
+            })
+        }
+    }
+}
+
 /// The tree that is about to be committed; `None` if the current commit has it.
 pub(crate) fn tree_to_commit(git: &Git, run: &Run) -> Result<Option<TreeId>, EngineError> {
     let head = require_head(git, run)?;
-    let tree = reviewed_tree(git, &head, run)?;
+    let tree = own_tree(git, &head, run)?;
     Ok(Some(tree).filter(|tree| git.tree_of(&head).as_ref() != Ok(tree)))
 }
 
@@ -325,7 +370,7 @@ fn commit_on(
     let commit = git.commit_tree(tree, parents, message, &who, &who, seconds)?;
     let branch = git.branch()?;
     Ok(Some(Commit {
-        branch: branch.unwrap_or_else(|| "HEAD".to_owned()),
+        branch: branch.unwrap_or_else(|| NO_BRANCH.to_owned()),
         commit: commit.as_str().to_owned(),
         parent: head.as_str().to_owned(),
         tree: tree.as_str().to_owned(),
@@ -347,10 +392,10 @@ impl Repository for GitRepository {
 
     fn uncommitted_tree(&self, workspace: &Path) -> Result<Option<String>, EngineError> {
         let git = Git::new(workspace);
-        match git.status()? {
-            WorktreeStatus::Clean => Ok(None),
-            WorktreeStatus::Dirty { .. } => Ok(Some(git.tree_of_worktree()?.as_str().to_owned())),
-        }
+        let Some(head) = git.head()? else { return Ok(None) };
+        let tree = git.tree_of_worktree()?;
+        let is_clean = tree == git.tree_of(&head)? && git.status()? == WorktreeStatus::Clean;
+        Ok((!is_clean).then(|| tree.as_str().to_owned()))
     }
 
     fn require_clean(&self, workspace: &Path) -> Result<(), EngineError> {
@@ -445,7 +490,7 @@ impl Repository for GitRepository {
         let git = git_of(workspace, run);
         while_objects_vanish(|| {
             let head = require_head(&git, run)?;
-            let tree = reviewed_tree(&git, &head, run)?;
+            let tree = own_tree(&git, &head, run)?;
             let Some(commit) = commit_on(&git, head, &tree, message, at)? else {
                 return Ok(PreparedCommit::Nothing);
             };
@@ -459,12 +504,12 @@ impl Repository for GitRepository {
     fn publish_commit(
         &self,
         workspace: &Path,
-        run_id: &str,
+        run: &Run,
         commit: &Commit,
     ) -> Result<(), EngineError> {
         let git = Git::new(workspace);
-        move_branch(&git, commit)?;
-        Ok(git.release_commit(&kept_commit(run_id))?)
+        move_branch(&git, commit, base_of(run))?;
+        Ok(git.release_commit(&kept_commit(&crate::engine::run_name(run)))?)
     }
 
     fn has_commit(&self, workspace: &Path, commit: &Commit) -> Result<bool, EngineError> {

@@ -115,9 +115,10 @@ impl Engine {
         if git.is_ancestor(&tip, &before)? {
             return Ok(done(&before, true));
         }
-        if !request.discard && self.workspace(&run).is_dir() {
+        let worktree = self.worktree_top(&run);
+        if !request.discard && worktree.is_dir() {
             // It is removed afterwards, with everything that is not committed.
-            require_clean(&git_of(&self.workspace(&run), &run))?;
+            require_clean(&git_of(&worktree, &run))?;
         }
         let merged = while_objects_vanish(|| {
             let merged = self.merge_commit(&git, &run, request.strategy, (&into, &before), &tip)?;

@@ -23,7 +23,7 @@ fn unavailable(message: String) -> EngineError {
 
 /// Finds the pinned files of a program, outermost first and none inside another.
 pub(crate) fn pinned_paths(request: &PinRequest<'_>) -> Result<Vec<PinnedPath>, EngineError> {
-    let PinRequest { workspace, from_top, base, argv, written } = *request;
+    let PinRequest { workspace, base, argv, written } = *request;
     let Some(base) = base else {
         return match written.and_then(<[String]>::first) {
             Some(path) => Err(unavailable(format!(
@@ -32,10 +32,7 @@ pub(crate) fn pinned_paths(request: &PinRequest<'_>) -> Result<Vec<PinnedPath>, 
             None => Ok(Vec::new()),
         };
     };
-    let mut git = Git::new(workspace);
-    if from_top {
-        git = Git::new(git.top_level()?);
-    }
+    let git = Git::new(workspace);
     let commit = recorded_commit(&base.commit)?;
     let found = match written {
         Some(paths) => {
@@ -151,7 +148,6 @@ fn in_base(
         return Ok(Vec::new());
     };
     let argv = [path.to_owned()];
-    let request =
-        PinRequest { workspace, from_top: false, base: Some(base), argv: &argv, written: None };
+    let request = PinRequest { workspace, base: Some(base), argv: &argv, written: None };
     pinned_paths(&request)
 }

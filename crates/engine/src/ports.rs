@@ -126,7 +126,7 @@ impl Engine {
         let (Some(ports), Some(folder)) = (setup.and_then(|setup| setup.ports), &self.ports) else {
             return Ok(());
         };
-        let worktree = self.workspace(run);
+        let worktree = self.worktree_top(run);
         let claims = Claims::open(folder)?;
         if claims.claims.iter().any(|claim| claim.ports == ports && claim.worktree == worktree) {
             return Ok(());

@@ -34,7 +34,8 @@ pub trait Repository: Send + Sync {
     /// [`EngineError::Requirement`] if git fails.
     fn base(&self, workspace: &Path) -> Result<Option<Base>, EngineError>;
 
-    /// Returns the tree of the files of a workspace, if they differ from its current commit.
+    /// Returns the tree of the files of a workspace, if they or what is staged differ from its current commit. Flags in
+    /// the index hide nothing.
     ///
     /// # Errors
     /// [`EngineError::Requirement`] if git fails.
@@ -120,11 +121,12 @@ pub trait Repository: Send + Sync {
     /// [`EngineError::Requirement`] if git fails, or the workspace is not what was last reviewed.
     fn pre_commit_hook(&self, workspace: &Path, run: &Run) -> Result<CommitHook, EngineError>;
 
-    /// Creates a commit of the tree that was last reviewed; does not move a branch.
+    /// Creates a commit of the run's own change, from the files with which it began to those that were last reviewed;
+    /// does not move a branch.
     ///
     /// # Errors
     /// [`EngineError::Requirement`] if the branch has moved, the workspace is not what was reviewed
-    /// (`CHANGE_UNREVIEWED`), or git fails.
+    /// (`CHANGE_UNREVIEWED`), the change contradicts one that was there before (`MERGE_CONFLICT`), or git fails.
     fn prepare_commit(
         &self,
         workspace: &Path,
@@ -140,7 +142,7 @@ pub trait Repository: Send + Sync {
     fn publish_commit(
         &self,
         workspace: &Path,
-        run_id: &str,
+        run: &Run,
         commit: &Commit,
     ) -> Result<(), EngineError>;
 
@@ -174,8 +176,6 @@ pub trait Repository: Send + Sync {
 pub struct PinRequest<'a> {
     /// The workspace; paths are relative to it.
     pub workspace: &'a Path,
-    /// Whether paths are relative to the top of the work tree instead: the workspace is yet to be made.
-    pub from_top: bool,
     /// The base of the run.
     pub base: Option<&'a Base>,
     /// The program and its arguments.

@@ -71,7 +71,8 @@ impl Engine {
         let setup = run.started.as_ref().and_then(|started| started.setup.clone());
         let Some(setup) = setup else { return Ok(()) };
         let workspace = self.workspace(&run);
-        let (files, problem) = match self.files_to_copy(&setup.copy, &workspace) {
+        let top = self.worktree_top(&run);
+        let (files, problem) = match self.files_to_copy(&setup.copy, &top) {
             Ok(files) => (files, None),
             Err(reason) => (Vec::new(), Some(failure("copy", reason))),
         };
@@ -80,7 +81,7 @@ impl Engine {
         self.record(recorder, event(started))?;
         let failure = match problem {
             Some(problem) => Some(problem),
-            None => match self.copy_files(&files, &workspace) {
+            None => match self.copy_files(&files, &top) {
                 Err(reason) => Some(failure("copy", reason)),
                 Ok(()) => match self.run_commands(recorder, &setup, &workspace)? {
                     Finished::Stopped => return Ok(()),
@@ -147,7 +148,7 @@ impl Engine {
     }
 
     /// The untracked files of the project that the globs match.
-    fn files_to_copy(&self, globs: &[String], workspace: &Path) -> Result<Vec<CopiedFile>, String> {
+    fn files_to_copy(&self, globs: &[String], top: &Path) -> Result<Vec<CopiedFile>, String> {
         if globs.is_empty() {
             return Ok(Vec::new());
         }
@@ -162,7 +163,7 @@ impl Engine {
         let tracked = if all.is_empty() {
             Vec::new()
         } else {
-            Git::new(workspace).tracked(&all).map_err(|error| error.to_string())?
+            Git::new(top).tracked(&all).map_err(|error| error.to_string())?
         };
         let tracked: BTreeSet<String> = tracked.into_iter().collect();
         paths.retain(|path| !tracked.contains(&in_worktree(path)));
@@ -208,7 +209,7 @@ impl Engine {
     }
 
     /// The project's folder, relative to the top of its repository.
-    fn prefix(&self) -> Result<PathBuf, String> {
+    pub(crate) fn prefix(&self) -> Result<PathBuf, String> {
         let root = &self.settings.root;
         let top = Git::new(root).top_level().map_err(|error| error.to_string())?;
         let real = |path: &Path| path.canonicalize().map_err(|error| error.to_string());
@@ -217,7 +218,7 @@ impl Engine {
         Ok(inside.to_owned())
     }
 
-    fn copy_files(&self, files: &[CopiedFile], workspace: &Path) -> Result<(), String> {
+    fn copy_files(&self, files: &[CopiedFile], top: &Path) -> Result<(), String> {
         if files.is_empty() {
             return Ok(());
         }
@@ -226,7 +227,7 @@ impl Engine {
             let to = Path::new(path);
             let from = to.strip_prefix(&prefix).map_err(|error| error.to_string())?;
             let expected = FoundFile { bytes: *bytes, digest: *digest, mode: *mode };
-            copy_file((&self.settings.root, from), (workspace, to), &expected)
+            copy_file((&self.settings.root, from), (top, to), &expected)
                 .map_err(|error| format!("`{path}` cannot be copied: {error}"))?;
         }
         Ok(())

@@ -143,11 +143,13 @@ impl Engine {
         if is_clean {
             // This refuses what `require_filters` refuses, too.
             self.repository.require_clean(root)?;
-        } else if base.is_some() {
+        }
+        if base.is_some() && (new.worktree || !is_clean) {
             // Otherwise the first phase that changes something would fail.
             self.repository.require_filters(root)?;
         }
-        if let Some(base) = base.as_mut().filter(|_| !new.worktree && !is_clean) {
+        if let Some(base) = base.as_mut().filter(|_| !new.worktree) {
+            // Files that git does not compare differ in a clean repository, too.
             base.tree = self.repository.uncommitted_tree(root)?;
         }
         drop(merging);
@@ -162,6 +164,10 @@ impl Engine {
         let found = match ports.filter(|_| new.worktree) {
             Some(ports) => Some(self.find_ports(ports)?),
             None => None,
+        };
+        let folder = match (&base, new.worktree) {
+            (Some(_), true) => self.folder_in_repository()?,
+            (_, _) => None,
         };
         let worktree = match (&base, new.worktree) {
             (Some(base), true) => {
@@ -188,6 +194,7 @@ impl Engine {
         let started = Started {
             base,
             by: self.settings.by.clone(),
+            folder,
             inherited: new.inherited,
             loop_digest: new.loop_digest,
             options: new.options,
@@ -198,11 +205,34 @@ impl Engine {
             task: new.task,
             worktree,
         };
+        if let Some(own) = started.own_workspace() {
+            // No commit may have a file in the project's folder yet.
+            let own = self.settings.state.join(own);
+            std::fs::create_dir_all(&own).map_err(|source| EngineError::Unwritable {
+                path: own.display().to_string(),
+                source,
+            })?;
+        }
         let mut recorder = RunRecorder::begin(&self.recording, trace_id, started)?;
         // The ports are recorded, so that the next run can look for others.
         drop(found);
         self.hold_or_end(&mut recorder, new.wait, new.end)?;
         self.drive(recorder)
+    }
+
+    /// The project's folder in its repository; `None` if it is the top.
+    fn folder_in_repository(&self) -> Result<Option<String>, EngineError> {
+        let refused = |message| EngineError::Requirement { code: Code::RequestInvalid, message };
+        let prefix = self.prefix().map_err(refused)?;
+        if prefix.as_os_str().is_empty() {
+            return Ok(None);
+        }
+        let text = prefix.to_str().map(|text| Some(text.to_owned()));
+        text.ok_or_else(|| {
+            refused(
+                "the project's folder in its repository has a name that is not UTF-8".to_owned(),
+            )
+        })
     }
 
     /// Fails if the id that was chosen for the trace is that of another one.
@@ -308,7 +338,6 @@ impl Engine {
         for written in rules.chain(checks) {
             self.repository.pinned(&PinRequest {
                 workspace: &self.settings.root,
-                from_top: new.worktree,
                 base,
                 argv: &[],
                 written: Some(written),

@@ -185,6 +185,8 @@ codes! {
     HelperMissing = "HELPER_MISSING",
     /// A file needs a git filter that the user's settings do not allow.
     GitFilterRefused = "GIT_FILTER_REFUSED",
+    /// A work tree has what git would silently leave out of a commit.
+    GitUnrecordable = "GIT_UNRECORDABLE",
     /// A command left a git directory behind that is not valid; nothing of it was taken over.
     GitDamaged = "GIT_DAMAGED",
     /// The repository changed while a command ran that changed the same thing.

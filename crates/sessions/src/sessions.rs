@@ -173,6 +173,7 @@ impl Sessions {
         let started = Started {
             base: None,
             by: new.by,
+            folder: None,
             inherited: std::collections::BTreeMap::new(),
             loop_digest: new.loop_digest,
             options: json!({ "client": name.client.as_str(), "session": name.id }),

@@ -125,7 +125,7 @@ impl Repository for FakeRepository {
         Ok(PreparedCommit::Nothing)
     }
 
-    fn publish_commit(&self, _: &Path, _: &str, _: &Commit) -> Result<(), EngineError> {
+    fn publish_commit(&self, _: &Path, _: &Run, _: &Commit) -> Result<(), EngineError> {
         Ok(())
     }
 

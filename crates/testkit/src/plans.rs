@@ -124,6 +124,7 @@ pub fn started(plan: Plan) -> Started {
     Started {
         base: None,
         by: "the starter".to_owned(),
+        folder: None,
         inherited: BTreeMap::new(),
         loop_digest: Digest::of(b"loop"),
         options: json!({}),

@@ -9,7 +9,9 @@ use windlass_cell::{
 };
 use windlass_sessions::core::{CloseReport, CloseStep};
 use windlass_work::Tracker;
-use windlass_workspace::{CommitId, Git, GitError, Pushed, Rebased, RefUpdate, Upstream};
+use windlass_workspace::{
+    CommitId, CommitMerge, Git, GitError, Pushed, Rebased, RefUpdate, TreeId, Treeish, Upstream,
+};
 
 /// How long the format command or the repository's hook may take.
 const COMMAND_TIMEOUT: Duration = Duration::from_secs(600);
@@ -18,8 +20,25 @@ const OUTPUT_BYTES_MAX: usize = 1 << 20;
 /// The longest first line of a commit message.
 const TITLE_CHARS_MAX: usize = 72;
 
+/// How often a push is tried, if others push meanwhile, unless the loop says so.
+pub const TRIES: u64 = 3;
+
+/// The work of a driven run that is closed.
+pub struct RunWork {
+    /// The commit and the files from which it started, if those differed: what differed then is not its work.
+    pub began: Option<(CommitId, TreeId)>,
+    /// The files that were last reviewed.
+    pub reviewed: Option<TreeId>,
+}
+
 /// What a close needs.
 pub struct Closing<'a> {
+    /// The repository, by the folder that is worked in.
+    pub git: Git,
+    /// How often a push is tried, if others push meanwhile.
+    pub tries: u64,
+    /// The work of a driven run; `None` for that of a person's session.
+    pub of_run: Option<RunWork>,
     /// The commit at the beginning of the session, and the files that were changed already: they are not its work.
     pub began: Option<&'a (Option<String>, Vec<String>)>,
     /// Another session of the project that is blocked.
@@ -68,13 +87,15 @@ impl From<GitError> for Failed {
     }
 }
 
+/// A commit, and the files that were there then.
+type Before = (CommitId, TreeId);
 type Done = Result<String, Failed>;
 
 impl Closing<'_> {
     /// Closes the work, step by step, up to the first that fails.
     pub fn run(&self) -> CloseReport {
         let mut report = CloseReport::default();
-        let git = Git::new(self.workspace);
+        let git = self.git.clone();
         // What runs in between, such as the format command, can change neither.
         let pinned = OnceCell::new();
         let place = || {
@@ -84,14 +105,12 @@ impl Closing<'_> {
         let steps: [(&str, &dyn Fn() -> Done); 8] = [
             ("check", &|| self.check(&git, &pinned)),
             ("format", &|| self.format()),
-            ("stage", &|| {
-                git.stage_all().map(|()| "all changes are staged".to_owned()).map_err(Failed::from)
-            }),
+            ("stage", &|| self.stage(&git)),
             ("commit", &|| self.commit(&git)),
-            ("pull", &|| pull(&git, place()?)),
+            ("pull", &|| pulled(&git, place()?).map(|pulled| pulled.told())),
             ("sync", &|| self.sync()),
-            ("push", &|| push(&git, place()?)),
-            ("proof", &|| prove(&git, place()?)),
+            ("push", &|| self.push(&git, place()?)),
+            ("proof", &|| self.prove(&git, place()?)),
         ];
         for (name, step) in steps {
             let (ok, detail) = match step() {
@@ -159,14 +178,79 @@ impl Closing<'_> {
                 ));
             }
         }
-        let top = git.top_level()?;
-        let below = self.workspace.strip_prefix(&top).unwrap_or(Path::new(""));
-        if let Some((outside, _)) =
-            changed.iter().find(|(path, _)| !Path::new(path).starts_with(below))
-        {
-            return Err(Failed::Reason(format!("`{outside}` is changed, but not in the project")));
+        match &self.of_run {
+            Some(work) => self.require_reviewed(git, work)?,
+            None => {
+                let top = git.top_level()?;
+                let below = self.workspace.strip_prefix(&top).unwrap_or(Path::new(""));
+                let mut outside = changed.iter().map(|(path, _)| path);
+                if let Some(path) = outside.find(|path| !Path::new(path).starts_with(below)) {
+                    let reason = format!("`{path}` is changed, but not in the project");
+                    return Err(Failed::Reason(reason));
+                }
+            }
         }
         Ok("only the session's work".to_owned())
+    }
+
+    /// Nothing is committed that nobody has seen: the files are those that were last reviewed, unless there is nothing to
+    /// commit.
+    fn require_reviewed(&self, git: &Git, work: &RunWork) -> Result<(), Failed> {
+        let Some(reviewed) = &work.reviewed else { return Ok(()) };
+        let (head, now) = (git.head()?, git.tree_of_worktree()?);
+        if now == *reviewed || head.is_some_and(|head| self.is_committed(git, &head, &now)) {
+            return Ok(());
+        }
+        let stat = git.diff_to(&Treeish::Tree(reviewed.clone()), &now)?;
+        let names: Vec<String> =
+            stat.files.iter().take(5).map(|file| file.path.display().to_string()).collect();
+        let reason =
+            format!("files have changed since they were last reviewed: {}", names.join(", "));
+        Err(Failed::Reason(reason))
+    }
+
+    fn is_committed(&self, git: &Git, head: &CommitId, now: &TreeId) -> bool {
+        let own = self.own_tree(git, head, now).ok();
+        own.is_some_and(|own| git.tree_of(head).is_ok_and(|head| head == own))
+    }
+
+    /// What was there before, and is not the work that is closed.
+    fn before(&self, git: &Git, head: &CommitId, now: &TreeId) -> Result<Option<Before>, Failed> {
+        match &self.of_run {
+            Some(work) => Ok(work.began.clone()),
+            // What git was told not to compare is a person's own.
+            None => Ok(git.uncompared(head, now)?.map(|tree| (head.clone(), tree))),
+        }
+    }
+
+    /// The tree of the commit on top of `head`: the work, and nothing that was there before.
+    fn own_tree(&self, git: &Git, head: &CommitId, now: &TreeId) -> Result<TreeId, Failed> {
+        let Some((base, began)) = self.before(git, head, now)? else { return Ok(now.clone()) };
+        match git.own_tree(head, (&base, &began), now)? {
+            CommitMerge::Clean(own) => Ok(own),
+            CommitMerge::Conflict(paths) => {
+                let paths: Vec<String> =
+                    paths.iter().map(|path| path.display().to_string()).collect();
+                Err(Failed::Reason(format!(
+                    "the work has changed what was not committed when it began, and cannot be told from that: {}",
+                    paths.join(", ")
+                )))
+            }
+        }
+    }
+
+    /// Stages the work, for the repository's own hook.
+    fn stage(&self, git: &Git) -> Done {
+        let now = git.tree_of_worktree()?;
+        match git.head()? {
+            None => git.stage(&now, None)?,
+            Some(head) => {
+                let own = self.own_tree(git, &head, &now)?;
+                let before = self.before(git, &head, &now)?;
+                git.stage(&own, before.as_ref().map(|(base, began)| (&head, base, began)))?;
+            }
+        }
+        Ok("all changes are staged".to_owned())
     }
 
     fn format(&self) -> Done {
@@ -176,10 +260,17 @@ impl Closing<'_> {
         }
     }
 
-    /// Commits all changes after the repository's own hook has seen them, in a cell.
+    /// Commits the work after the repository's own hook has seen it, in a cell.
     fn commit(&self, git: &Git) -> Done {
         let head = git.head()?;
-        let mut tree = git.tree_of_worktree()?;
+        let own = || -> Result<(TreeId, TreeId), Failed> {
+            let now = git.tree_of_worktree()?;
+            match &head {
+                None => Ok((now.clone(), now)),
+                Some(head) => Ok((self.own_tree(git, head, &now)?, now)),
+            }
+        };
+        let (mut tree, mut now) = own()?;
         if let Some(head) = &head
             && git.tree_of(head)? == tree
         {
@@ -193,8 +284,12 @@ impl Closing<'_> {
             let program = hook.path.display().to_string();
             self.in_cell(&format!("'{}'", program.replace('\'', r"'\''")))?;
             // What the hook changed is what it wants committed.
-            tree = git.tree_of_worktree()?;
+            (tree, now) = own()?;
         }
+        let before = match &head {
+            Some(head) => self.before(git, head, &now)?,
+            None => None,
+        };
         let git = git.clone().signing_as_user()?;
         let us = git.identity()?;
         let parents: Vec<CommitId> = head.iter().cloned().collect();
@@ -207,8 +302,60 @@ impl Closing<'_> {
                 return Err(Failed::Reason("the branch has moved meanwhile".to_owned()));
             }
         }
-        git.reset_index(&commit)?;
+        match (&head, before) {
+            (Some(head), Some((base, began))) => {
+                git.reset_index_of_run(&commit, head, &base, &began)?;
+            }
+            (_, _) => git.reset_index(&commit)?,
+        }
         Ok(format!("{}{note}", commit.as_str()))
+    }
+
+    /// Pushes the commits on top of those of others. If others push meanwhile, it is tried again on top of theirs. The
+    /// branch and the files are brought there after the remote has it, so that nothing of others has to be undone.
+    fn push(&self, git: &Git, upstream: &Upstream) -> Done {
+        for left in (0..self.tries.max(1)).rev() {
+            let Pulled { head, onto, tip } = pulled(git, upstream)?;
+            if tip != head {
+                git.check_move_to(&head, &tip)?;
+            }
+            match git.push(upstream, &tip)? {
+                Pushed::Done => {
+                    if tip != head {
+                        git.move_branch_to(&head, &tip)?;
+                    }
+                    let (remote, branch) = (&upstream.remote, &upstream.branch);
+                    return Ok(format!("{} to {remote}/{branch}", tip.as_str()));
+                }
+                // Others were faster.
+                Pushed::Refused(_) if left > 0 && git.remote_tip(upstream)? != onto => {}
+                Pushed::Refused(reason) => {
+                    return Err(Failed::Reason(format!("the remote refuses: {reason}")));
+                }
+            }
+        }
+        Err(Failed::Reason("others push all the time: try again later".to_owned()))
+    }
+
+    /// The remote has our commit, and nothing is left to commit.
+    fn prove(&self, git: &Git, upstream: &Upstream) -> Done {
+        let (head, tip) = (git.head()?, git.remote_tip(upstream)?);
+        let Some(head) = head.filter(|head| tip.as_ref() == Some(head)) else {
+            return Err(Failed::Reason("the remote is not at our commit".to_owned()));
+        };
+        let left = match &self.of_run {
+            None => git.uncommitted()?.into_iter().map(|(path, _)| path).next(),
+            Some(_) => {
+                let own = self.own_tree(git, &head, &git.tree_of_worktree()?)?;
+                let stat = git.diff_to(&Treeish::Commit(head), &own)?;
+                stat.files.first().map(|file| file.path.display().to_string())
+            }
+        };
+        if let Some(path) = left {
+            let reason = format!("there are changes that are not committed: {path}");
+            return Err(Failed::Reason(reason));
+        }
+        Ok(format!("up to date with {}/{}", upstream.remote, upstream.branch))
     }
 
     fn message(&self) -> String {
@@ -290,47 +437,47 @@ fn upstream(git: &Git) -> Result<Upstream, Failed> {
     })
 }
 
-/// Gets what others have pushed, and puts our commits on top of it.
-fn pull(git: &Git, upstream: &Upstream) -> Done {
-    let Some(tip) = git.remote_tip(upstream)? else {
-        return Ok("the remote has no such branch yet".to_owned());
+/// Our commits on top of those of others.
+struct Pulled {
+    /// The commit of the branch.
+    head: CommitId,
+    /// That of the remote's branch, if there is one.
+    onto: Option<CommitId>,
+    /// The last of ours on top of it.
+    tip: CommitId,
+}
+
+impl Pulled {
+    fn told(&self) -> String {
+        match &self.onto {
+            None => "the remote has no such branch yet".to_owned(),
+            Some(_) if self.tip == self.head => "nothing new".to_owned(),
+            Some(onto) => format!("on top of {}: {}", onto.as_str(), self.tip.as_str()),
+        }
+    }
+}
+
+/// Gets what others have pushed, and puts our commits on top of it; the branch stays where it is.
+fn pulled(git: &Git, upstream: &Upstream) -> Result<Pulled, Failed> {
+    let head = git.head()?.ok_or_else(|| Failed::Reason("there is no commit".to_owned()))?;
+    let Some(onto) = git.remote_tip(upstream)? else {
+        return Ok(Pulled { tip: head.clone(), head, onto: None });
     };
     let known = git.commit_at(&format!("refs/remotes/{}/{}", upstream.remote, upstream.branch))?;
     git.fetch(upstream)?;
     if let Some(known) = known
-        && !git.is_ancestor(&known, &tip)?
+        && !git.is_ancestor(&known, &onto)?
     {
         return Err(Failed::Reason(
             "the remote's branch was rewritten: a person must look at it".to_owned(),
         ));
     }
-    match git.clone().signing_as_user()?.rebase_onto(&tip)? {
-        Rebased::Already => Ok("nothing new".to_owned()),
-        Rebased::Done(commit) => Ok(format!("on top of {}: {}", tip.as_str(), commit.as_str())),
+    match git.clone().signing_as_user()?.rebased_onto(&onto)? {
+        Rebased::Already => Ok(Pulled { tip: head.clone(), head, onto: Some(onto) }),
+        Rebased::Done(tip) => Ok(Pulled { head, onto: Some(onto), tip }),
         Rebased::Conflict(paths) => {
             let paths = paths.iter().map(|path| path.display().to_string());
             Err(Failed::Conflict(paths.collect()))
         }
     }
-}
-
-fn push(git: &Git, upstream: &Upstream) -> Done {
-    let head = git.head()?.ok_or_else(|| Failed::Reason("there is no commit".to_owned()))?;
-    match git.push(upstream, &head)? {
-        Pushed::Done => Ok(format!("{} to {}/{}", head.as_str(), upstream.remote, upstream.branch)),
-        Pushed::Refused(reason) => Err(Failed::Reason(format!("the remote refuses: {reason}"))),
-    }
-}
-
-/// The remote has our commit, and nothing is left to commit.
-fn prove(git: &Git, upstream: &Upstream) -> Done {
-    let (head, tip) = (git.head()?, git.remote_tip(upstream)?);
-    if head.is_none() || head != tip {
-        return Err(Failed::Reason("the remote is not at our commit".to_owned()));
-    }
-    let left = git.uncommitted()?;
-    if let Some((path, _)) = left.first() {
-        return Err(Failed::Reason(format!("there are changes that are not committed: {path}")));
-    }
-    Ok(format!("up to date with {}/{}", upstream.remote, upstream.branch))
 }

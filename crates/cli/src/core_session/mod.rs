@@ -406,6 +406,9 @@ impl CoreSurroundings for ProjectCore<'_> {
             Err(error) => Some(format!("(unknown: {error})")),
         };
         Closing {
+            git: Git::new(self.project.workspace()),
+            tries: closing::TRIES,
+            of_run: None,
             began: state.began.as_ref(),
             blocked,
             workspace: self.project.workspace(),

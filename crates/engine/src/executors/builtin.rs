@@ -12,12 +12,14 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use windlass_runtime::Clock;
+use windlass_workspace::Git;
 
 use super::Executors;
 use super::agent::Agent;
 use super::tool_caller::ToolCaller;
 use crate::error::EngineError;
 use crate::gateway_provider::GatewayProvider;
+use crate::git_repository::git_of;
 use crate::phase_executor::{Assignment, PhaseRecorder, WorkResult};
 use crate::repository::Repository;
 
@@ -56,6 +58,12 @@ pub struct BuiltinJob<'a> {
 }
 
 impl BuiltinJob<'_> {
+    /// The repository of the workspace, without the files that were copied into it.
+    #[must_use]
+    pub fn git(&self) -> Git {
+        git_of(&self.assignment.workspace, &self.assignment.run)
+    }
+
     /// The task of the run.
     #[must_use]
     pub fn task(&self) -> &Value {

@@ -76,7 +76,7 @@ impl Executors {
         let started = assignment.run.started.as_ref();
         let base = started.and_then(|started| started.base.as_ref());
         let workspace = &assignment.workspace;
-        let request = PinRequest { workspace, from_top: false, base, argv, written };
+        let request = PinRequest { workspace, base, argv, written };
         self.repository.pinned(&request).map_err(|error| not_run(error.code(), error.to_string()))
     }
 

@@ -1,6 +1,7 @@
 //! The payloads of the events of a run.
 
 use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -21,6 +22,9 @@ pub struct Started {
     pub base: Option<Base>,
     /// The person or process that started the run.
     pub by: String,
+    /// The project's folder in the run's separate work tree, if it is not the top.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub folder: Option<String>,
     /// The results of phases that were done elsewhere before the run started.
     pub inherited: BTreeMap<String, PhaseResult>,
     /// The digest of the loop file.
@@ -41,6 +45,16 @@ pub struct Started {
     /// The path of the run's separate work tree, relative to the project, if it has one.
     #[serde(deserialize_with = "present")]
     pub worktree: Option<String>,
+}
+
+impl Started {
+    /// The folder in its separate work tree in which the run works, relative to the state of the project; `None` if it
+    /// works in the project itself.
+    #[must_use]
+    pub fn own_workspace(&self) -> Option<PathBuf> {
+        let worktree = Path::new(self.worktree.as_ref()?);
+        Some(self.folder.as_ref().map_or_else(|| worktree.to_owned(), |own| worktree.join(own)))
+    }
 }
 
 /// The branch and commit that a run started from.

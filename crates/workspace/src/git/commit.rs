@@ -132,6 +132,31 @@ impl Git {
         if name != "HEAD" && !name.starts_with("refs/") {
             return Err(GitError::refused(operation, format!("`{name}` is no full name of a ref")));
         }
+        self.move_ref(operation, &[name], new, expected)
+    }
+
+    /// Moves a detached head from the expected commit to a new one. A branch that is checked out meanwhile is not
+    /// moved.
+    ///
+    /// # Errors
+    /// [`GitError`], also when it is locked by another process.
+    pub fn move_detached_head(
+        &self,
+        new: &CommitId,
+        expected: &CommitId,
+    ) -> Result<RefUpdate, GitError> {
+        self.move_ref("move the head", &["--no-deref", "HEAD"], new, Some(expected))
+    }
+
+    /// Moves a ref; its name is the last of the words.
+    fn move_ref(
+        &self,
+        operation: &'static str,
+        words: &[&str],
+        new: &CommitId,
+        expected: Option<&CommitId>,
+    ) -> Result<RefUpdate, GitError> {
+        let name = words.last().copied().unwrap_or_default();
         let before = self.read_ref(name)?;
         if before.as_ref() == Some(new) {
             return Ok(RefUpdate::AlreadyThere);
@@ -144,7 +169,9 @@ impl Git {
             .write(operation)
             .env("GIT_COMMITTER_NAME", "windlass")
             .env("GIT_COMMITTER_EMAIL", "")
-            .args(["update-ref", "-m", "windlass", name, new.as_str()])
+            .args(["update-ref", "-m", "windlass"])
+            .args(words)
+            .arg(new.as_str())
             .arg(expected.map_or(zeros.as_str(), CommitId::as_str))
             .run()?;
         if output.code == Some(0) {

@@ -37,6 +37,9 @@ pub enum GitCause {
     /// The repository is bare.
     #[error("the repository at `{}` has no work tree", .0.display())]
     NoWorkTree(PathBuf),
+    /// The work tree has what git would silently leave out of a commit.
+    #[error("{0}")]
+    Unrecordable(String),
     /// Only part of the files is checked out, so a tree of them would miss the others.
     #[error("the work tree is sparse")]
     Sparse,
@@ -88,6 +91,7 @@ impl GitError {
             GitCause::Helper(_) => Code::HelperMissing,
             GitCause::Missing(_) => Code::ToolServerUnavailable,
             GitCause::Filter { .. } => Code::GitFilterRefused,
+            GitCause::Unrecordable(_) => Code::GitUnrecordable,
             GitCause::Timeout(_) => Code::ToolTimeout,
             GitCause::TooLarge(_) => Code::ToolOutputTooLarge,
             GitCause::Unexpected(_) => Code::ToolProtocolError,

@@ -101,14 +101,19 @@ struct Definition {
 }
 
 impl Git {
-    /// Checks that no file of the work tree needs a program that the user's settings do not allow.
+    /// Checks that the work tree has all files, and that none of them needs a program that the user's settings do not
+    /// allow.
     ///
     /// # Errors
     /// [`GitError`] with [`GitCause::Filter`] names the first such file.
     pub fn check_filters(&self) -> Result<(), GitError> {
         let operation = "check the filters";
         let top = self.at_top(operation)?;
-        top.filter_settings(operation, Files::Worktree(None), OnFilter::Refuse).map(drop)
+        let found = top.conversions(operation, Files::Worktree(None), OnFilter::Refuse)?;
+        if found.is_sparse {
+            return Err(GitError::new(operation, GitCause::Sparse));
+        }
+        Ok(())
     }
 
     /// Returns the settings under which an operation runs no driver but the allowed ones. It must be

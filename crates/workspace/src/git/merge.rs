@@ -1,5 +1,7 @@
 //! Merges branches without a work tree, and brings one that is checked out up to date.
 
+use std::collections::BTreeSet;
+use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::error::GitCause;
@@ -13,6 +15,15 @@ pub enum CommitMerge {
     Clean(TreeId),
     /// Both have changed the same lines of these files.
     Conflict(Vec<PathBuf>),
+}
+
+/// Whether a file that one side has renamed takes the changes of the other side along.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Renames {
+    /// It does, as git finds renames.
+    Follow,
+    /// Paths are all that counts.
+    Ignore,
 }
 
 impl Git {
@@ -44,11 +55,46 @@ impl Git {
         ours: &CommitId,
         theirs: &CommitId,
     ) -> Result<CommitMerge, GitError> {
+        self.merge_by(ours, theirs, Renames::Follow)
+    }
+
+    /// Merges two trees that were made from a third one, as [`Git::merge_commits`] does.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub(super) fn merge_trees(
+        &self,
+        base: &TreeId,
+        ours: &TreeId,
+        theirs: &TreeId,
+        renames: Renames,
+    ) -> Result<CommitMerge, GitError> {
+        let us = self.identity()?;
+        let commit = |tree: &TreeId, parents: &[CommitId]| {
+            self.commit_tree_signed_by(None, tree, parents, "", [&us, &us], 0)
+        };
+        let base = commit(base, &[])?;
+        let base = std::slice::from_ref(&base);
+        self.merge_by(&commit(ours, base)?, &commit(theirs, base)?, renames)
+    }
+
+    fn merge_by(
+        &self,
+        ours: &CommitId,
+        theirs: &CommitId,
+        renames: Renames,
+    ) -> Result<CommitMerge, GitError> {
         let operation = "merge the branches";
-        let objects = self.common_dir()?.join("objects");
-        let folder = PrivateDir::new(operation, objects, ours.as_str().len())?;
+        let common = self.common_dir()?;
+        let folder = PrivateDir::new(operation, common.join("objects"), ours.as_str().len())?
+            .with_ends_of(operation, &common)?;
+        let renames = match renames {
+            Renames::Follow => "merge.renames=true",
+            Renames::Ignore => "merge.renames=false",
+        };
         let output = folder
             .git(operation, Access::Write)
+            .args(["-c", renames])
             .args(["merge-tree", "--write-tree", "-z", "--name-only", "--no-messages"])
             .args([ours.as_str(), theirs.as_str()])
             .run()?;
@@ -113,7 +159,7 @@ impl Git {
             .args([from.as_str(), to.as_str()])
             .output()?;
         for path in new.split(|byte| *byte == 0).filter(|path| !path.is_empty()).map(path_of) {
-            if is_taken(worktree, &path) {
+            if target.is_taken(operation, &path, from)? {
                 return Err(GitError::new(operation, GitCause::Taken(path)));
             }
         }
@@ -125,13 +171,54 @@ impl Git {
         let read = read.args(["read-tree", "-m", "-u"]).args(options);
         read.args([from.as_str(), to.as_str()]).output().map(drop)
     }
+
+    /// Whether something that a commit does not have is in the place of a file, in one of its folders, or below it.
+    /// What the commit has gives way.
+    fn is_taken(
+        &self,
+        operation: &'static str,
+        path: &Path,
+        from: &CommitId,
+    ) -> Result<bool, GitError> {
+        let root = self.root();
+        let found = |path: &Path| root.join(path).symlink_metadata().ok();
+        let folders: Vec<&Path> = path.ancestors().skip(1).collect();
+        let mut folders = folders.into_iter().rev().filter(|folder| !folder.as_os_str().is_empty());
+        if let Some(blocked) = folders.find(|folder| found(folder).is_some_and(|it| !it.is_dir())) {
+            return Ok(self.files_in(operation, from, blocked)?.is_empty());
+        }
+        let Some(there) = found(path) else { return Ok(false) };
+        if !there.is_dir() {
+            return Ok(true);
+        }
+        let known = self.files_in(operation, from, path)?;
+        Ok(!has_only(root, path, &known))
+    }
+
+    /// The files of a commit at a path and below it.
+    fn files_in(
+        &self,
+        operation: &'static str,
+        commit: &CommitId,
+        path: &Path,
+    ) -> Result<BTreeSet<PathBuf>, GitError> {
+        let git = self.read(operation).args(["ls-tree", "-r", "-z", "--name-only", "--full-tree"]);
+        let listed = git.args([commit.as_str(), "--"]).arg(path).output()?;
+        let paths = listed.split(|byte| *byte == 0).filter(|path| !path.is_empty());
+        Ok(paths.map(path_of).collect())
+    }
 }
 
-/// Whether something is in the place of a file that is not tracked yet, or of one of its folders.
-fn is_taken(root: &Path, path: &Path) -> bool {
-    let is_folder = |path: &Path| path.symlink_metadata().is_ok_and(|found| found.is_dir());
-    let is_there = |path: &Path| path.symlink_metadata().is_ok();
-    let mut folders = path.ancestors().skip(1).filter(|folder| !folder.as_os_str().is_empty());
-    let is_blocked = |folder: &Path| is_there(&root.join(folder)) && !is_folder(&root.join(folder));
-    is_there(&root.join(path)) || folders.any(is_blocked)
+/// Whether a folder has none but these files, and folders with them.
+fn has_only(root: &Path, folder: &Path, known: &BTreeSet<PathBuf>) -> bool {
+    let Ok(entries) = fs::read_dir(root.join(folder)) else { return false };
+    entries.into_iter().all(|entry| {
+        let Ok(entry) = entry else { return false };
+        let path = folder.join(entry.file_name());
+        match entry.file_type() {
+            Ok(kind) if kind.is_dir() && !known.contains(&path) => has_only(root, &path, known),
+            Ok(_) => known.contains(&path),
+            Err(_) => false,
+        }
+    })
 }

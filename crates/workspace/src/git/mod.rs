@@ -21,6 +21,7 @@ mod log_changes;
 mod lost_object;
 mod merge;
 mod named;
+mod own_change;
 mod pinned;
 mod private;
 mod program;
@@ -69,6 +70,8 @@ pub struct Git {
     filters: Option<Arc<BTreeSet<String>>>,
     /// Untracked files that do not count, relative to the top.
     omitted: Arc<BTreeSet<Vec<u8>>>,
+    /// The folder that counts, relative to the top and with a slash at its end; empty if all do.
+    within: Vec<u8>,
     /// How commits are signed, if they are.
     signing: Option<Arc<Signing>>,
     /// The directory that all work trees share, once it is known.
@@ -83,6 +86,7 @@ impl Git {
             root: root.into(),
             filters: None,
             omitted: Arc::default(),
+            within: Vec::new(),
             signing: None,
             common: Arc::default(),
         }
@@ -106,7 +110,7 @@ impl Git {
     /// The same settings for another folder.
     fn at(&self, root: impl Into<PathBuf>) -> Self {
         // It may be in another repository.
-        Self { root: root.into(), common: Arc::default(), ..self.clone() }
+        Self { root: root.into(), within: Vec::new(), common: Arc::default(), ..self.clone() }
     }
 
     /// The folder.
@@ -145,7 +149,20 @@ impl Git {
 
     /// The same settings for another folder whose common directory is known.
     fn at_known(&self, root: PathBuf, common: PathBuf) -> Self {
-        Self { root, common: Arc::new(OnceLock::from(common)), ..self.clone() }
+        let within = self.below(&root);
+        Self { root, within, common: Arc::new(OnceLock::from(common)), ..self.clone() }
+    }
+
+    /// This folder below the top of the work tree, as [`Git::within`] has it.
+    fn below(&self, top: &Path) -> Vec<u8> {
+        let real = self.root.canonicalize().unwrap_or_else(|_| self.root.clone());
+        let below = real.strip_prefix(top).unwrap_or(Path::new("")).as_os_str().as_bytes();
+        if below.is_empty() { Vec::new() } else { [below, b"/"].concat() }
+    }
+
+    /// Whether a path counts: it lies in this folder of the repository. Its name is relative to the top.
+    fn counts(&self, path: &[u8]) -> bool {
+        path.starts_with(&self.within)
     }
 
     /// Asks for absolute paths: each question is a list of words. One process answers all of them, unless a path has

@@ -17,6 +17,8 @@ pub(super) struct PrivateDir {
     alternates: Option<PathBuf>,
 }
 
+/// The file with the commits whose parents a shallow clone does not have.
+const SHALLOW: &str = "shallow";
 /// The number of hex digits of an id in a repository with SHA-256.
 const SHA256_DIGITS: usize = 64;
 
@@ -27,6 +29,16 @@ impl PrivateDir {
         let folder = TempDir::with_prefix("windlass-git-").map_err(fail)?;
         fill(folder.path(), digits == SHA256_DIGITS).map_err(fail)?;
         Ok(Self { folder, objects, alternates: None })
+    }
+
+    /// Ends histories where they end in a shallow clone.
+    pub fn with_ends_of(self, operation: &'static str, common: &Path) -> Result<Self, GitError> {
+        match fs::copy(common.join(SHALLOW), self.folder.path().join(SHALLOW)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(GitError::new(operation, GitCause::File(error.to_string())))
+            }
+            Ok(_) | Err(_) => Ok(self),
+        }
     }
 
     /// Adds the objects of another directory, which are only read.

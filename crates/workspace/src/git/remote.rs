@@ -30,9 +30,9 @@ pub struct Upstream {
 pub enum Rebased {
     /// They are already there.
     Already,
-    /// The branch is at this commit now.
+    /// The last of them, which no branch has yet.
     Done(CommitId),
-    /// They contradict each other in these files; nothing was changed.
+    /// They contradict each other in these files.
     Conflict(Vec<std::path::PathBuf>),
 }
 
@@ -168,11 +168,12 @@ impl Git {
             .map(|_| ())
     }
 
-    /// Puts the commits of the current branch on top of another commit. Nothing changes if that is not possible.
+    /// Makes the commits of the current branch again on top of another commit. One whose changes are there already is
+    /// left out. The branch and the work tree stay as they are, so that nothing is to be undone if nobody takes them.
     ///
     /// # Errors
-    /// [`GitError`], also if there are merges among them, or the work tree has changes that would be lost.
-    pub fn rebase_onto(&self, onto: &CommitId) -> Result<Rebased, GitError> {
+    /// [`GitError`], also if there are merges among them.
+    pub fn rebased_onto(&self, onto: &CommitId) -> Result<Rebased, GitError> {
         let operation = "put the commits on top of those of others";
         let Some(head) = self.head()? else { return Ok(Rebased::Already) };
         if head == *onto || self.is_ancestor(onto, &head)? {
@@ -202,15 +203,36 @@ impl Git {
             let beside = self.commit_tree_signed_by(None, &tree, parents, "", [&us, &us], 0)?;
             match self.merge_commits(&beside, &commit)? {
                 CommitMerge::Conflict(paths) => return Ok(Rebased::Conflict(paths)),
+                // Empty ones of the user stay.
+                CommitMerge::Clean(same)
+                    if same == tree && self.tree_of(&parent)? != self.tree_of(&commit)? => {}
                 CommitMerge::Clean(tree) => tip = self.commit_again(&commit, &tree, &tip)?,
             }
         }
+        Ok(Rebased::Done(tip))
+    }
+
+    /// Checks that [`Git::move_branch_to`] would lose nothing in the work tree.
+    ///
+    /// # Errors
+    /// [`GitError`] names what is in the way.
+    pub fn check_move_to(&self, head: &CommitId, to: &CommitId) -> Result<(), GitError> {
+        self.check_advance(&self.top_level()?, head, to)
+    }
+
+    /// Brings the work tree and the current branch from their commit to another one.
+    ///
+    /// # Errors
+    /// [`GitError`], also if the work tree has changes that would be lost, or the branch has moved.
+    pub fn move_branch_to(&self, head: &CommitId, to: &CommitId) -> Result<(), GitError> {
         let top = self.top_level()?;
-        self.check_advance(&top, &head, &tip)?;
-        self.advance(&top, &head, &tip)?;
-        match self.update_ref("HEAD", &tip, Some(&head))? {
-            RefUpdate::Updated | RefUpdate::AlreadyThere => Ok(Rebased::Done(tip)),
-            RefUpdate::Moved { .. } => Err(GitError::refused(operation, "the branch has moved")),
+        self.check_advance(&top, head, to)?;
+        self.advance(&top, head, to)?;
+        match self.update_ref("HEAD", to, Some(head))? {
+            RefUpdate::Updated | RefUpdate::AlreadyThere => Ok(()),
+            RefUpdate::Moved { .. } => {
+                Err(GitError::refused("move the branch", "the branch has moved"))
+            }
         }
     }
 
@@ -299,16 +321,6 @@ impl Git {
             }
         }
         Ok(())
-    }
-
-    /// Adds all changes of the work tree to the index.
-    ///
-    /// # Errors
-    /// [`GitError`].
-    pub fn stage_all(&self) -> Result<(), GitError> {
-        let top = self.top_level()?;
-        self.check_filters()?;
-        self.at(&top).write("stage the changes").args(["add", "--all"]).output().map(|_| ())
     }
 
     /// An invocation that may reach the other repository.

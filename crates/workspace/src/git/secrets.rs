@@ -33,7 +33,7 @@ impl Git {
         Ok(staged)
     }
 
-    /// The untracked files that no tree has since they usually hold secrets, although git does not ignore them; relative to the top.
+    /// The untracked files of this folder that no tree has since they usually hold secrets, although git does not ignore them; relative to the top.
     ///
     /// # Errors
     /// [`GitError`].
@@ -42,7 +42,8 @@ impl Git {
         let top = self.at_top(operation)?;
         let listed = top.read(operation).args(["ls-files", "-z", "--others", "--exclude-standard"]);
         let listed = listed.output()?;
-        let paths = listed.split(|byte| *byte == 0).filter(|path| !self.omitted.contains(*path));
+        let counts = |path: &&[u8]| top.counts(path) && !self.omitted.contains(*path);
+        let paths = listed.split(|byte| *byte == 0).filter(counts);
         let secrets = paths.filter(|path| is_secret_file(path));
         Ok(secrets.map(|path| String::from_utf8_lossy(path).into_owned()).collect())
     }

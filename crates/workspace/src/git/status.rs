@@ -30,7 +30,7 @@ pub enum WorktreeStatus {
 }
 
 impl Git {
-    /// Reads the status of the work tree, untracked files and submodules included, but not untracked files that usually hold secrets.
+    /// Reads the status of this folder of the work tree, untracked files and submodules included, but not untracked files that usually hold secrets.
     ///
     /// # Errors
     /// [`GitError`], also when a file needs a filter that is not allowed.
@@ -49,7 +49,7 @@ impl Git {
     /// # Errors
     /// [`GitError`], also when a file needs a filter that is not allowed.
     pub fn uncommitted(&self) -> Result<Vec<(String, bool)>, GitError> {
-        let top = self.at_top(OPERATION)?;
+        let top = self.at(self.top_for(OPERATION)?);
         let listed = top.read(OPERATION).args(["ls-files", "-z", "--others", "--exclude-standard"]);
         let listed = listed.output()?;
         let untracked: BTreeSet<&[u8]> = listed.split(|byte| *byte == 0).collect();
@@ -107,11 +107,11 @@ impl Git {
         let paths = changed_paths(&bytes).ok_or_else(|| GitError::unexpected(OPERATION, &bytes))?;
         // No tree has them.
         let is_left_out = |path: &[u8]| self.omitted.contains(path) || secrets.contains(path);
-        let counts = |path: &&[u8]| depth > 0 || !is_left_out(path);
+        let counts = |path: &&[u8]| depth > 0 || self.counts(path) && !is_left_out(path);
         let mut paths: Vec<Vec<u8>> =
             paths.into_iter().filter(counts).map(<[u8]>::to_vec).collect();
         for name in nested {
-            if paths.contains(&name) {
+            if paths.contains(&name) || !self.counts(&name) {
                 continue;
             }
             let inner = self.at(self.root().join(path_of(&name)));

@@ -61,14 +61,15 @@ pub enum LineChange {
 
 impl Git {
     /// Writes the work tree as a tree object: new files included, ignored ones not, nor files that usually hold secrets and that
-    /// the current commit does not have. The user's index is left alone.
+    /// the current commit does not have. Outside of this folder the files are those of the current commit. The user's index is
+    /// left alone.
     ///
     /// # Errors
     /// [`GitError`], also in a sparse work tree, and when a file needs a filter that is not allowed.
     pub fn tree_of_worktree(&self) -> Result<TreeId, GitError> {
         let (top, head) = self.top_and_head(OPERATION)?;
         // The common directory stays the same.
-        let top = Self { root: top, ..self.clone() };
+        let top = Self { within: self.below(&top), root: top, ..self.clone() };
         let known = known::take_index(top.root());
         match top.tree_with(head.as_ref(), known.as_ref()) {
             // What is known may be the cause, or objects that were pruned since.
@@ -197,6 +198,9 @@ impl Git {
         while let Some(facts) = fields.next() {
             let unexpected = || GitError::unexpected(operation, &changed);
             let path = fields.next().ok_or_else(unexpected)?;
+            if !self.counts(path) {
+                continue;
+            }
             let status = facts.rsplit(|byte| *byte == b' ').next().unwrap_or_default();
             let is_gone = status == b"D";
             if !is_gone && is_secret_file(path) {
@@ -217,7 +221,9 @@ impl Git {
             list.push(0);
             count += 1;
         }
-        let counts = |path: &&Vec<u8>| !self.omitted.contains(*path) && !is_secret_file(path);
+        let counts = |path: &&Vec<u8>| {
+            self.counts(path) && !self.omitted.contains(*path) && !is_secret_file(path)
+        };
         for path in untracked.iter().filter(counts) {
             let path = path.as_slice();
             // A nested repository has a slash at its end. Without a commit nothing of it would be recorded.
@@ -229,7 +235,7 @@ impl Git {
                 let why = format!(
                     "`{name}` is a repository without a commit, of which git records nothing; remove it, or its `.git`"
                 );
-                return Err(GitError::refused(operation, why));
+                return Err(GitError::new(operation, GitCause::Unrecordable(why)));
             }
             let path = nested.unwrap_or(path);
             let text = String::from_utf8_lossy(path);
@@ -238,7 +244,7 @@ impl Git {
                 let why = format!(
                     "git does not record `{text}`, which stands for `.git` elsewhere; remove it"
                 );
-                return Err(GitError::refused(operation, why));
+                return Err(GitError::new(operation, GitCause::Unrecordable(why)));
             }
             present.extend_from_slice(path);
             present.push(0);
@@ -284,10 +290,14 @@ impl Git {
         id_of(operation, &make.stdin([]).output()?)
     }
 
-    /// The objects without the repository's settings and attributes.
-    fn objects(&self, operation: &'static str, tree: &TreeId) -> Result<PrivateDir, GitError> {
+    /// The objects without the repository's settings and attributes; the digits are those of an id.
+    pub(super) fn objects(
+        &self,
+        operation: &'static str,
+        digits: usize,
+    ) -> Result<PrivateDir, GitError> {
         let objects = self.common_dir()?.join("objects");
-        let folder = PrivateDir::new(operation, objects, tree.as_str().len())?;
+        let folder = PrivateDir::new(operation, objects, digits)?;
         Ok(match known::objects() {
             Some(snapshots) => folder.with_alternates(snapshots),
             None => folder,
@@ -303,7 +313,7 @@ impl Git {
     pub fn diff_to(&self, base: &Treeish, tree: &TreeId) -> Result<DiffStat, GitError> {
         let operation = "count the changes";
         let bytes = self
-            .objects(operation, tree)?
+            .objects(operation, tree.as_str().len())?
             .git(operation, Access::Read)
             .reading_files()
             .args(["diff-tree", "-r", "-z", "--numstat", "--no-renames", "--no-ext-diff"])
@@ -320,7 +330,7 @@ impl Git {
     pub fn patch_to(&self, base: &Treeish, tree: &TreeId) -> Result<String, GitError> {
         let operation = "show the changes";
         let bytes = self
-            .objects(operation, tree)?
+            .objects(operation, tree.as_str().len())?
             .git(operation, Access::Read)
             .args(["diff-tree", "-r", "-p", "--no-color", "--find-renames", "--no-ext-diff"])
             .args(["--no-textconv", "--ignore-submodules=none", base.as_str(), tree.as_str()])

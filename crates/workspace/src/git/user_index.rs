@@ -2,6 +2,7 @@
 //!
 //! INVARIANT: what git writes by itself is what the user gets: flags, version and checksum are those of a new index.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -10,8 +11,9 @@ use super::error::GitCause;
 use super::filters::{Conversions, Files, OnFilter};
 use super::index_folder::IndexFolder;
 use super::known::{self, KnownIndex};
+use super::own_change::{Differences, Item, Sides};
 use super::replace::replace;
-use super::{CommitId, Git, GitError};
+use super::{CommitId, Git, GitError, TreeId, Treeish, split_once};
 
 const OPERATION: &str = "bring the index up to date";
 
@@ -25,6 +27,53 @@ impl Git {
     /// # Errors
     /// [`GitError`], also when another process has locked the index.
     pub fn reset_index(&self, commit: &CommitId) -> Result<(), GitError> {
+        self.reset_index_with(&commit.clone().into(), &[])
+    }
+
+    /// Sets the user's index to a commit, as [`Git::reset_index`] does, but files that differed between the commit
+    /// `base` and the files `began` before a run, and that its commit does not change, stay staged or flagged as they
+    /// are. A content that is staged stays so only if it is that of the file at that time.
+    ///
+    /// # Errors
+    /// [`GitError`], also when another process has locked the index.
+    pub fn reset_index_of_run(
+        &self,
+        commit: &CommitId,
+        parent: &CommitId,
+        base: &CommitId,
+        began: &TreeId,
+    ) -> Result<(), GitError> {
+        self.stage(&self.tree_of(commit)?, Some((parent, base, began)))
+    }
+
+    /// Sets the user's index to a tree, as [`Git::reset_index_of_run`] does for a commit.
+    ///
+    /// # Errors
+    /// [`GitError`], also when another process has locked the index.
+    pub fn stage(
+        &self,
+        tree: &TreeId,
+        before: Option<(&CommitId, &CommitId, &TreeId)>,
+    ) -> Result<(), GitError> {
+        let tree = Treeish::from(tree.clone());
+        let Some((parent, base, began)) = before else {
+            return self.reset_index_with(&tree, &[]);
+        };
+        let mut theirs = self.differences(&base.clone().into(), &began.clone().into())?;
+        let own = self.differences(&parent.clone().into(), &tree)?;
+        theirs.retain(|path, _| !own.contains_key(path));
+        let listed = self.listed_index()?;
+        self.reset_index_with(&tree, &marks(&listed, &theirs))
+    }
+
+    /// The entries of the user's index, each with its flags; nothing if it cannot be read, since it is made anew.
+    pub(super) fn listed_index(&self) -> Result<Vec<u8>, GitError> {
+        let top = self.at(self.top_for(OPERATION)?);
+        let listed = top.read(OPERATION).args(["ls-files", "-v", "-s", "-z"]).run()?;
+        Ok(if listed.code == Some(0) { listed.stdout } else { Vec::new() })
+    }
+
+    fn reset_index_with(&self, commit: &Treeish, marks: &[Mark]) -> Result<(), GitError> {
         let questions: [&[&str]; 3] =
             [&["--show-toplevel"], &["--git-common-dir"], &["--git-path", "index"]];
         let [top, common, path] = self.paths(OPERATION, questions)?;
@@ -34,6 +83,7 @@ impl Git {
             Some(bytes) => bytes,
             None => top.index_of(commit)?,
         };
+        let bytes = top.marked(bytes, marks)?;
         replace(&path, &bytes).map_err(|error| {
             if error.kind() != io::ErrorKind::AlreadyExists {
                 return fail(&error);
@@ -43,8 +93,36 @@ impl Git {
         })
     }
 
+    /// An index with marks.
+    fn marked(&self, bytes: Vec<u8>, marks: &[Mark]) -> Result<Vec<u8>, GitError> {
+        if marks.is_empty() {
+            return Ok(bytes);
+        }
+        let folder = IndexFolder::new(OPERATION)?;
+        let index = folder.index();
+        fs::write(&index, &bytes).map_err(|error| fail(&error))?;
+        for (option, is_marked) in [
+            ("--index-info", (|mark: &Mark| mark.staged.is_some()) as fn(&Mark) -> bool),
+            ("--assume-unchanged", |mark| mark.is_assumed_unchanged),
+            ("--skip-worktree", |mark| mark.is_skipped),
+        ] {
+            let mut lines = Vec::new();
+            for mark in marks.iter().filter(|mark| is_marked(mark)) {
+                let staged = mark.staged.as_deref().filter(|_| option == "--index-info");
+                lines.extend_from_slice(staged.unwrap_or(&mark.path));
+                lines.push(0);
+            }
+            if !lines.is_empty() {
+                let git = self.write(OPERATION).env("GIT_INDEX_FILE", &index).arg("update-index");
+                let stdin = if option == "--index-info" { None } else { Some("--stdin") };
+                git.args(["-z", option]).args(stdin).stdin(lines).output()?;
+            }
+        }
+        fs::read(&index).map_err(|error| fail(&error))
+    }
+
     /// The index of a commit; all files are read.
-    fn index_of(&self, commit: &CommitId) -> Result<Vec<u8>, GitError> {
+    fn index_of(&self, commit: &Treeish) -> Result<Vec<u8>, GitError> {
         let folder = IndexFolder::new(OPERATION)?;
         let index = folder.index();
         let read = self.write(OPERATION).args(["read-tree", commit.as_str()]);
@@ -59,7 +137,7 @@ impl Git {
     /// not apply.
     fn index_of_known(
         &self,
-        commit: &CommitId,
+        commit: &Treeish,
         known: Option<KnownIndex>,
     ) -> Result<Option<Vec<u8>>, GitError> {
         let Some(known) = known else { return Ok(None) };
@@ -113,6 +191,58 @@ impl Git {
         }
         fs::read(index).map_err(|error| fail(&error))
     }
+}
+
+/// What an index says of a path beside its commit.
+struct Mark {
+    path: Vec<u8>,
+    /// The record of what is staged: mode, object, path.
+    staged: Option<Vec<u8>>,
+    is_assumed_unchanged: bool,
+    is_skipped: bool,
+}
+
+/// The entries of a listed index, each with its tag.
+pub(super) fn entries(listed: &[u8]) -> BTreeMap<&[u8], (u8, Option<Item>)> {
+    let mut entries = BTreeMap::new();
+    for record in listed.split(|byte| *byte == 0) {
+        // Tag, mode, object and stage, before the path.
+        if let Some((facts, path)) = split_once(record, b'\t')
+            && let [[tag], mode, id, b"0"] =
+                facts.split(|byte| *byte == b' ').collect::<Vec<_>>().as_slice()
+        {
+            entries.insert(path, (*tag, Item::new(mode, id)));
+        }
+    }
+    entries
+}
+
+/// Whether a tag says that git does not compare the file.
+pub(super) const fn is_uncompared(tag: u8) -> bool {
+    tag.eq_ignore_ascii_case(&b'S') || tag.is_ascii_lowercase()
+}
+
+/// What a listed index says of files that differed before a run.
+fn marks(listed: &[u8], theirs: &Differences) -> Vec<Mark> {
+    let entries = entries(listed);
+    let mark = |(path, sides): (&Vec<u8>, &Sides)| {
+        let (tag, item) = match entries.get(path.as_slice()) {
+            Some((tag, item)) => (*tag, item.clone()),
+            None if entries.is_empty() => return None,
+            None => (b'H', None),
+        };
+        let staged = (item == sides.new).then(|| sides.record(path));
+        let is_skipped = tag.eq_ignore_ascii_case(&b'S');
+        let is_assumed_unchanged = tag.is_ascii_lowercase();
+        let path = path.clone();
+        (staged.is_some() || is_uncompared(tag)).then_some(Mark {
+            path,
+            staged,
+            is_assumed_unchanged,
+            is_skipped,
+        })
+    };
+    theirs.iter().filter_map(mark).collect()
 }
 
 fn fail(error: &io::Error) -> GitError {

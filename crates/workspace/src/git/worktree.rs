@@ -51,7 +51,28 @@ impl Git {
         let operation = "list the work trees";
         let bytes =
             self.read(operation).args(["worktree", "list", "--porcelain", "-z"]).output()?;
-        read_list(&bytes).ok_or_else(|| GitError::unexpected(operation, &bytes))
+        let mut all = read_list(&bytes).ok_or_else(|| GitError::unexpected(operation, &bytes))?;
+        if let Some(own) =
+            all.first_mut().filter(|own| !own.bare && !own.path.join(".git").exists())
+            && let Some(top) = self.main_folder(operation)?
+        {
+            own.path = top;
+        }
+        Ok(all)
+    }
+
+    /// The folder of the user's own work tree where git lists its git directory instead: in a submodule, or if that
+    /// directory lies elsewhere. `None` if nothing names it.
+    fn main_folder(&self, operation: &'static str) -> Result<Option<PathBuf>, GitError> {
+        let [own, common] = self.paths(operation, [&["--git-dir"], &["--git-common-dir"]])?;
+        if own == common {
+            return self.top_for(operation).map(Some);
+        }
+        let file = common.join("config");
+        let asked = self.read(operation).args(["config", "-z", "--file"]).arg(&file);
+        let named = asked.args(["--get", "core.worktree"]).run()?.stdout;
+        let named = named.strip_suffix(b"\0").filter(|path| !path.is_empty());
+        Ok(named.and_then(|path| common.join(path_of(path)).canonicalize().ok()))
     }
 
     /// Adds a work tree on a branch of its own that starts at `base`, and returns its current commit.

@@ -33,6 +33,7 @@ pub const NOT_HERE: &[(Code, &str)] = &[
     (Code::GitDamaged, IN_SANDBOX),
     (Code::GitConflict, IN_WORKSPACE),
     (Code::GitFilterRefused, IN_WORKSPACE),
+    (Code::GitUnrecordable, IN_WORKSPACE),
     (Code::HelperMissing, IN_WORKSPACE),
     (Code::NetworkRefused, IN_THE_BROKER),
     (Code::NetworkUnreachable, IN_THE_BROKER),

@@ -57,3 +57,38 @@ fn exporting_mends_a_packet_that_keeps_a_run_from_going_on() {
     repo.windlass(&["export", &id]).exit(0);
     repo.windlass(&["resume", &id]).exit(0);
 }
+
+/// A repository whose project is a folder of it, with a person's own file beside.
+fn in_a_folder() -> Repo {
+    let repo = Repo::new();
+    let top = repo.root().parent().unwrap().to_owned();
+    std::fs::rename(repo.root().join(".git"), top.join(".git")).unwrap();
+    repo.git(&["read-tree", "--empty"]);
+    repo.git(&["add", "-A", "."]);
+    repo.git(&["commit", "-qm", "a folder of its own"]);
+    std::fs::write(top.join("mine.txt"), "mine\n").unwrap();
+    repo
+}
+
+#[test]
+fn what_is_outside_of_the_projects_folder_is_not_the_runs() {
+    let repo = in_a_folder();
+    let below = repo.root().file_name().unwrap().to_str().unwrap().to_owned();
+    let id = id_of(&repo.run(&passing()).exit(0));
+    let committed = repo.git(&["show", "--format=", "--name-only", "HEAD"]);
+    assert_eq!(committed, format!("{below}/built.txt"));
+    assert!(repo.git(&["status", "--porcelain", ":/"]).contains("?? ../mine.txt"), "{id}");
+}
+
+#[test]
+fn a_work_tree_of_a_folder_is_worked_in_below_that_folder() {
+    let repo = in_a_folder();
+    let below = repo.root().file_name().unwrap().to_str().unwrap().to_owned();
+    let id = id_of(&repo.run_with(&passing(), &["--worktree"]).exit(0));
+    let branch = format!("windlass/{id}");
+    let committed = repo.git(&["show", "--format=", "--name-only", &branch]);
+    assert_eq!(committed, format!("{below}/built.txt"));
+    repo.windlass(&["close", &id, "--merge"]).exit(0);
+    assert!(repo.root().join("built.txt").exists());
+    assert!(!repo.place.state().join("worktrees").join(&id).exists());
+}

@@ -214,17 +214,16 @@ fn mend_10_a_repository_that_a_run_makes_is_told_and_wedges_no_run() {
 }
 
 #[test]
-fn mend_10_a_repository_without_a_commit_is_refused_and_wedges_no_run() {
+fn mend_10_a_repository_without_a_commit_is_the_works_failure_and_wedges_no_run() {
     let repo = Repo::new();
     repo.write("make.sh", "git init -q bare\necho x > bare/f\n");
     repo.commit("a script");
     let built = answers(&[build(&[sh("sh make.sh")])], &[review("rejected")]);
-    let refused = repo.run(&built).exit(1);
-    refused.warns("`bare` is a repository without a commit");
-    let runs = repo.windlass(&["status", "--json"]).exit(0).json();
-    let id = runs[0]["run_id"].as_str().unwrap();
-    repo.windlass(&["cancel", id, "--by", "ada", "--reason", "it cannot go on"]).exit(0);
-    assert_eq!(repo.stands(id)["reason"], "cancelled");
+    let ended = repo.run(&built).exit(3);
+    let detail = ended.json()["detail"].as_str().unwrap().to_owned();
+    assert!(detail.contains("GIT_UNRECORDABLE"), "{detail}");
+    assert!(detail.contains("`bare` is a repository without a commit"), "{detail}");
+    repo.windlass(&["verify"]).exit(0);
 }
 
 #[test]

@@ -10,7 +10,6 @@ use windlass_kernel::run::{Event, InvocationResult, Run, Usage};
 use super::super::command::{Program, tail};
 use super::scope::violations;
 use super::{Builtin, BuiltinJob};
-use crate::engine::run_name;
 use crate::error::EngineError;
 use crate::phase_executor::WorkResult;
 use crate::repository::{CommitHook, PreparedCommit};
@@ -22,7 +21,7 @@ const TITLE_CHARS_MAX: usize = 72;
 const HOOK_TIMEOUT: Duration = Duration::from_secs(600);
 const HOOK_OUTPUT_BYTES_MAX: usize = 8 << 20;
 
-/// Commits the tree that was last reviewed. A file that has changed since stops the run with an error: it goes
+/// Commits the run's own change, up to the tree that was last reviewed: never what differed when it began. A file that has changed since stops the run with an error: it goes
 /// on when that is undone or reviewed. The commit is recorded before the branch moves to it, so that after a crash
 /// the same commit is published and no second one is created.
 pub(super) struct Commit;
@@ -156,16 +155,19 @@ fn publish(
     job: &BuiltinJob<'_>,
     commit: &windlass_kernel::run::Commit,
 ) -> Result<WorkResult, EngineError> {
-    let run_id = run_name(&job.assignment.run);
-    job.repository.publish_commit(&job.assignment.workspace, &run_id, commit)?;
+    job.repository.publish_commit(&job.assignment.workspace, &job.assignment.run, commit)?;
     Ok(answer(&commit.commit, &commit.branch))
 }
 
-/// A branch that someone else moved is a failure of the phase, not an error of the engine.
+/// A branch that someone else moved, or a change that cannot be told from one that was there before, is a failure of
+/// the phase, not an error of the engine.
 fn fail_if_moved<T: From<WorkResult>>(result: Result<T, EngineError>) -> Result<T, EngineError> {
     match result {
-        Err(EngineError::Requirement { code: Code::RepoMoved, message }) => {
-            let reason = format!("[{}] {message}", Code::RepoMoved);
+        Err(EngineError::Requirement {
+            code: code @ (Code::RepoMoved | Code::MergeConflict),
+            message,
+        }) => {
+            let reason = format!("[{code}] {message}");
             Ok(WorkResult::failed("critical_failure", reason).into())
         }
         other => other,

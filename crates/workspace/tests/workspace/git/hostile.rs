@@ -10,7 +10,7 @@ fn a_repository_inside_without_a_commit_is_an_error_not_a_hole() {
     repository.git(&["init", "-q", "inner"]);
     repository.file("inner/hidden", "x");
     let error = repository.ours().tree_of_worktree().unwrap_err();
-    assert!(matches!(error.cause, GitCause::Refused(_)), "{error}");
+    assert!(matches!(error.cause, GitCause::Unrecordable(_)), "{error}");
     assert!(error.to_string().contains("`inner` is a repository without a commit"), "{error}");
 }
 

@@ -3,6 +3,7 @@
 mod commit;
 mod helper;
 mod hostile;
+mod merge;
 mod pinned;
 mod programs;
 mod remote;

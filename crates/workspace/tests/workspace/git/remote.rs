@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use windlass_workspace::{Git, Pushed, Rebased, RefUpdate, Upstream};
+use windlass_workspace::{CommitId, Git, Pushed, Rebased, RefUpdate, Upstream};
 
 use crate::git::repository::{Repository, somebody};
 
@@ -34,6 +34,18 @@ fn commit(git: &Git, repository: &Repository, name: &str, text: &str) {
     git.reset_index(&commit).unwrap();
 }
 
+/// Puts the commits of the branch on top of another one, and moves the branch there.
+fn rebase(git: &Git, onto: &CommitId) -> Rebased {
+    let head = git.head().unwrap().unwrap();
+    let rebased = git.rebased_onto(onto).unwrap();
+    assert_eq!(git.head().unwrap().as_ref(), Some(&head), "nothing moves before");
+    if let Rebased::Done(tip) = &rebased {
+        git.check_move_to(&head, tip).unwrap();
+        git.move_branch_to(&head, tip).unwrap();
+    }
+    rebased
+}
+
 /// Somebody else pushes a file.
 fn push_as_other(repository: &Repository, bare: &Path, name: &str, text: &str) {
     let other = repository.beside("other");
@@ -62,7 +74,7 @@ fn commits_go_on_top_of_those_of_others_and_are_pushed() {
     ));
     assert_eq!(git.remote_tip(&origin()).unwrap(), Some(before.clone()));
     git.fetch(&origin()).unwrap();
-    let Rebased::Done(tip) = git.rebase_onto(&before).unwrap() else { panic!("not rebased") };
+    let Rebased::Done(tip) = rebase(&git, &before) else { panic!("not rebased") };
     assert_eq!(git.head().unwrap(), Some(tip.clone()));
     repository.assert_clean();
     assert_eq!(fs::read(repository.path().join("mine")).unwrap(), b"2\n");
@@ -71,7 +83,20 @@ fn commits_go_on_top_of_those_of_others_and_are_pushed() {
     assert_eq!(log.lines().collect::<Vec<_>>(), ["a change", "a change", "theirs"]);
     assert_eq!(git.push(&origin(), &tip).unwrap(), Pushed::Done);
     assert_eq!(git.remote_tip(&origin()).unwrap(), Some(tip.clone()));
-    assert_eq!(git.rebase_onto(&before).unwrap(), Rebased::Already);
+    assert_eq!(rebase(&git, &before), Rebased::Already);
+}
+
+#[test]
+fn commits_whose_changes_are_there_are_not_made_again() {
+    let (repository, bare) = with_remote();
+    let git = repository.ours();
+    commit(&git, &repository, "same", "1\n");
+    push_as_other(&repository, &bare, "same", "1\n");
+    let tip = git.remote_tip(&origin()).unwrap().unwrap();
+    git.fetch(&origin()).unwrap();
+    assert_eq!(rebase(&git, &tip), Rebased::Done(tip.clone()));
+    assert_eq!(git.head().unwrap(), Some(tip));
+    repository.assert_clean();
 }
 
 #[test]
@@ -83,7 +108,7 @@ fn a_conflict_changes_nothing() {
     let head = git.head().unwrap();
     git.fetch(&origin()).unwrap();
     let tip = git.remote_tip(&origin()).unwrap().unwrap();
-    assert_eq!(git.rebase_onto(&tip).unwrap(), Rebased::Conflict(vec!["same".into()]));
+    assert_eq!(rebase(&git, &tip), Rebased::Conflict(vec!["same".into()]));
     assert_eq!(git.head().unwrap(), head);
     repository.assert_clean();
     assert_eq!(fs::read(repository.path().join("same")).unwrap(), b"mine\n");

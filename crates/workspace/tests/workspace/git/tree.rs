@@ -179,14 +179,22 @@ fn a_sparse_work_tree_is_refused() {
 }
 
 #[test]
-fn a_folder_inside_gives_the_whole_tree() {
+fn a_folder_inside_has_the_rest_of_the_tree_as_it_is_committed() {
     let repository = Repository::new();
     repository.file("d/b", "1\n");
-    repository.file("c", "1\n");
+    repository.file("d-not", "1\n");
+    repository.file("a", "mine\n");
     let inside = windlass_workspace::Git::new(repository.path().join("d"));
-    assert_eq!(inside.tree_of_worktree().unwrap(), repository.ours().tree_of_worktree().unwrap());
     let stat = diff_stat(&inside, &head(&repository));
-    assert_eq!(stat.files, [change("c", 1, 0), change("d/b", 1, 0)]);
+    assert_eq!(stat.files, [change("d/b", 1, 0)]);
+    // What is known of the files of one is no mistake of the other.
+    let stat = diff_stat(&repository.ours(), &head(&repository));
+    assert_eq!(stat.files, [change("a", 1, 3), change("d-not", 1, 0), change("d/b", 1, 0)]);
+    assert_eq!(diff_stat(&inside, &head(&repository)).files, [change("d/b", 1, 0)]);
+    repository.git(&["add", "d"]);
+    repository.git(&["commit", "-q", "-m", "d"]);
+    assert_eq!(inside.status().unwrap(), WorktreeStatus::Clean);
+    assert_ne!(repository.ours().status().unwrap(), WorktreeStatus::Clean);
 }
 
 #[test]
