@@ -30,6 +30,7 @@ mod repository;
 mod resume;
 mod review;
 mod rollback;
+mod rollback_refusal;
 mod run_recorder;
 mod setup;
 mod snapshot_store;

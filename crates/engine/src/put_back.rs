@@ -13,7 +13,8 @@ use windlass_workspace::{ChangeKind, PathChange, TreeId};
 
 use crate::engine::{Engine, run_name};
 use crate::error::{EngineError, listed};
-use crate::rollback::{RollbackPlan, RollbackRequest, check_texts, on_conflict};
+use crate::rollback::{RollbackPlan, RollbackRequest, on_conflict};
+use crate::rollback_refusal::check_texts;
 use crate::snapshot_store::recorded_tree;
 
 /// The folder of a project's configuration, which no command of a run can write.

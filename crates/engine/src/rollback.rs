@@ -4,20 +4,20 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use windlass_kernel::run::plan::{Doer, Phase, Requirement, RunOutcome};
+use windlass_kernel::run::plan::{Doer, RunOutcome};
 use windlass_kernel::run::{
     Base, CheckpointKind, CheckpointRecord, CheckpointSide, Event, KeptEnd, Next, PhaseStatus,
     Rollback, Run,
 };
-use windlass_kernel::{CheckpointId, Code, State, TraceId, check_name};
+use windlass_kernel::{CheckpointId, Code, State, TraceId};
 use windlass_workspace::{
     ChangeKind, OnConflict, PathChange, TreeId, WorkspaceChange, is_in_the_way,
 };
 
 use crate::drive::lock;
 use crate::engine::{Engine, run_name};
-use crate::error::{EngineError, listed};
-use crate::queue::REASON_BYTES_MAX;
+use crate::error::EngineError;
+use crate::rollback_refusal::{check_texts, refuse_other_commit, refuse_to_take, with_way_on};
 use crate::run_recorder::RunRecorder;
 use crate::snapshot_store::recorded_tree;
 use crate::start::worktree_branch;
@@ -225,7 +225,7 @@ impl Engine {
             on_conflict: on_conflict(request.force),
         };
         let prepared = store.prepare_change(&self.workspace(run), &change);
-        prepared.map_err(|error| self.with_way_on(error, run))?;
+        prepared.map_err(|error| with_way_on(error, run))?;
         rollback.snapshot = Some(now.to_string());
         rollback.target = Some(target.to_string());
         rollback.tree = Some(tree.to_string());
@@ -346,7 +346,7 @@ impl Engine {
                     let KeptEnd { outcome, reason, detail } = end.clone();
                     self.record(recorder, Event::Ended { outcome, reason, detail })?;
                 }
-                return Err(self.with_way_on(error, &run));
+                return Err(with_way_on(error, &run));
             }
             checkpointer.mark_stale();
         }
@@ -373,31 +373,6 @@ impl Engine {
         let left = store.changes(&recorded_tree(tree)?, &recorded_tree(target)?)?;
         let files = left.into_iter().filter(|change| !change.is_of_folder());
         Ok(files.map(|change| change.path).collect())
-    }
-
-    /// Adds to the refusal of a change what helps.
-    fn with_way_on(&self, error: EngineError, run: &Run) -> EngineError {
-        let EngineError::InTheWay { changed, in_the_way, message, .. } = error else {
-            return error;
-        };
-        let id = run_name(run);
-        let begun = run.pending_rollback().is_some_and(|rollback| rollback.ends.is_none());
-        let mut hint = String::from("nothing was changed");
-        if !in_the_way.is_empty() {
-            let names = listed(&in_the_way);
-            hint += &format!(
-                "; move {names} out of the way: no snapshot has it, so nothing overwrites it"
-            );
-        }
-        if !changed.is_empty() {
-            hint += "; save what is yours, or let `--force` overwrite it: a snapshot keeps it";
-        }
-        if begun {
-            hint += &format!(
-                "; then `windlass resume {id}` completes the rollback, and `windlass cancel {id} --reason TEXT` gives it up"
-            );
-        }
-        EngineError::InTheWay { changed, in_the_way, message, hint: Some(hint) }
     }
 
     /// Completes an interrupted rollback.
@@ -473,54 +448,6 @@ fn without_files(run: &Run, checkpoint: &CheckpointRecord) -> RollbackPlan {
     }
 }
 
-/// Fails if a run that begins in a clean repository would go on with files of people, and commit them.
-fn refuse_to_take(run: &Run, plan: &RollbackPlan) -> Result<(), EngineError> {
-    let is_clean = run.plan().is_some_and(|plan| plan.require.contains(&Requirement::CleanRepo));
-    let theirs = plan.left.iter().filter(|path| plan.changed.contains(path));
-    let names: Vec<String> = theirs.map(|path| path.to_string_lossy().into_owned()).collect();
-    if names.is_empty() || !is_clean {
-        return Ok(());
-    }
-    let message =
-        format!("these files are not the run's, and it would commit them: {}", listed(&names));
-    Err(EngineError::Invalid {
-        code: Code::RepoDirty,
-        message,
-        hint: Some(
-            "move these files out of the project, or roll back without `--resume`".to_owned(),
-        ),
-    })
-}
-
-/// Fails if the run would have the files of one commit and end with another: it has committed again since the
-/// checkpoint, and would not commit after it.
-fn refuse_other_commit(run: &Run, checkpoint: &CheckpointRecord) -> Result<(), EngineError> {
-    let archived = run.archived_by(checkpoint);
-    let commits =
-        |phase: &Phase| matches!(&phase.doer, Doer::Builtin { name, .. } if name == "commit");
-    let mut committing = run.all_phases().filter(|(phase, _)| commits(phase)).peekable();
-    let keeps_all = committing.peek().is_some()
-        && committing.all(|(phase, state)| state.attempt > 0 && !archived.contains(&phase.id));
-    let (Some(then), Some(now)) = (run.commit_then(checkpoint), run.newest_commit()) else {
-        return Ok(());
-    };
-    if !keeps_all || then == now {
-        return Ok(());
-    }
-    Err(EngineError::Invalid {
-        code: Code::CheckpointUnavailable,
-        message: format!(
-            "run `{}` had made the commit {then} at this checkpoint, and its branch is at {now} since: its files and \
-             its commit would not agree",
-            run_name(run)
-        ),
-        hint: Some(
-            "roll back to the checkpoint before the commit (`PRE_…` of its phase): it is made again on top of the newest"
-                .to_owned(),
-        ),
-    })
-}
-
 /// The phase that changes the run's workspace and is not done, if any.
 pub(crate) fn unfinished_phase(run: &Run) -> Option<String> {
     let unfinished = run.all_phases().find(|(phase, state)| {
@@ -540,18 +467,4 @@ fn rollback_folder(run: &Run, number: u64) -> String {
 
 pub(crate) const fn on_conflict(force: bool) -> OnConflict {
     if force { OnConflict::Overwrite } else { OnConflict::Refuse }
-}
-
-pub(crate) fn check_texts(request: &RollbackRequest) -> Result<(), EngineError> {
-    let (by, reason) = (request.by.trim(), request.reason.trim());
-    let fits = !by.is_empty()
-        && !reason.is_empty()
-        && check_name(by).is_ok()
-        && reason.len() <= REASON_BYTES_MAX;
-    if fits {
-        return Ok(());
-    }
-    Err(EngineError::NoCheckpoint {
-        what: "a rollback needs a name and a reason; neither may be empty or too long".to_owned(),
-    })
 }

@@ -84,7 +84,7 @@ fn an_edit_that_conflicts_with_an_interrupted_merge_waits_for_a_person() {
     let run = dead_before_the_merge(&world, "sed -i 's/1/one/' lines");
     write(world.root(), "lines", "mine\n2\n3\n4\n5\n");
     // What nobody mentions does not vanish either.
-    git(world.root(), &["gc", "-q", "--prune=now"]);
+    git(&world.root().join(".windlass/snapshots.git"), &["--git-dir=.", "gc", "-q", "--prune=now"]);
     let next = calm(&world);
     for one in next.recover().unwrap() {
         one.result.unwrap();
