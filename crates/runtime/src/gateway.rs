@@ -25,7 +25,7 @@ use crate::recover::Recovery;
 use crate::report::{CallReport, CallView, HoldQuestion};
 use crate::request::{self, CallRequest};
 use crate::secrets::FilledArgs;
-use crate::supervisor::{Examination, Preparation, Ruling, Supervisor};
+use crate::supervisor::{Conditions, Examination, Preparation, Ruling, Supervisor};
 
 /// The recorder of one call's trace.
 pub(crate) type CallRecorder = Recorder<Call>;
@@ -109,8 +109,16 @@ impl Gateway {
         request: CallRequest,
         time_left: Option<Duration>,
     ) -> Result<CallReport, GatewayError> {
+        self.call_under(request, Conditions::within(time_left))
+    }
+
+    pub(crate) fn call_under(
+        &self,
+        request: CallRequest,
+        conditions: Conditions,
+    ) -> Result<CallReport, GatewayError> {
         let log = CallLog::start();
-        let result = self.judge_and_start(request, time_left);
+        let result = self.judge_and_start(request, conditions);
         log.call(&result);
         result
     }
@@ -118,7 +126,7 @@ impl Gateway {
     fn judge_and_start(
         &self,
         request: CallRequest,
-        time_left: Option<Duration>,
+        conditions: Conditions,
     ) -> Result<CallReport, GatewayError> {
         let request = request.compose(self.clock.as_ref(), &self.workspace)?;
         let ruling = self.supervisor.judge(&request);
@@ -128,12 +136,12 @@ impl Gateway {
                 // A repeated request needs no answer: the first call with its key was decided.
                 Some(record) => {
                     let timeout = self.supervisor.prepare(&request).map(|how| how.limits.timeout);
-                    self.repeat(request, record, timeout.unwrap_or_default())
+                    self.repeat(request, record, timeout.unwrap_or_default(), conditions)
                 }
-                None => self.ask(request, ruling),
+                None => self.ask(request, ruling, conditions),
             },
             Verdict::Allow => match self.supervisor.prepare(&request) {
-                Ok(preparation) => self.start(request, ruling, &preparation.within(time_left)),
+                Ok(preparation) => self.start(request, ruling, preparation, conditions),
                 Err(refusal) => {
                     let (code, reason) = (Some(refusal.code), refusal.reason);
                     self.deny(request, Ruling { verdict: Verdict::Deny, code, reason, ..ruling })
@@ -167,7 +175,7 @@ impl Gateway {
         let held = self.store.is_held(&self.store.load_state(trace_id)?)?;
         let question = match &call.request {
             Some((request, _)) if call.head.state == Some(State::Pending) && !held => {
-                self.supervisor.judge(request).reason
+                self.judge(request).reason
             }
             _ => String::new(),
         };
@@ -199,7 +207,7 @@ impl Gateway {
         let Some((request, digest)) = &call.request else { return CallView::default() };
         let is_here = request.proposal.workspace == self.workspace;
         let examination = if is_here {
-            self.supervisor.examine(request)
+            self.examine(request)
         } else {
             let folder = request.proposal.workspace.clone();
             let findings = vec!["not examined: it belongs to another folder".to_owned()];
@@ -244,9 +252,14 @@ impl Gateway {
     }
 
     /// Records a request that a person must decide on, and dispatches it if a person has granted it.
-    fn ask(&self, mut request: ActionRequest, ruling: Ruling) -> Result<CallReport, GatewayError> {
+    fn ask(
+        &self,
+        mut request: ActionRequest,
+        ruling: Ruling,
+        conditions: Conditions,
+    ) -> Result<CallReport, GatewayError> {
         request.files = self.supervisor.examine(&request).files;
-        let preparation = self.supervisor.prepare(&request);
+        let preparation = self.supervisor.prepare(&request).map(|how| how.under(conditions));
         let question = question_to_person(&request, preparation.as_ref().ok());
         let mut recorder = self.open(request)?;
         recorder.commit(KeyAction::None, After::Keep)?;
@@ -268,9 +281,11 @@ impl Gateway {
         &self,
         request: ActionRequest,
         ruling: Ruling,
-        preparation: &Preparation,
+        preparation: Preparation,
+        conditions: Conditions,
     ) -> Result<CallReport, GatewayError> {
         GatewayError::check_signal()?;
+        let preparation = &preparation.under(conditions);
         let single_commit = self.settings.reads == ReadDurability::WithEffect
             && preparation.class == RiskLevel::Read
             && request.idempotency_key.is_none();
@@ -287,7 +302,8 @@ impl Gateway {
                     let Some((request, _)) = recorder.into_state().request else {
                         return Err(JournalError::Append(AppendError::KeyTaken(record)).into());
                     };
-                    return self.repeat(request, *record, preparation.limits.timeout);
+                    let timeout = preparation.limits.timeout;
+                    return self.repeat(request, *record, timeout, conditions);
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -381,7 +397,7 @@ impl Gateway {
     }
 
     /// Returns the record of the request's idempotency key, if another call has used it up.
-    fn key_record(
+    pub(crate) fn key_record(
         &self,
         request: &ActionRequest,
     ) -> Result<Option<IdempotencyRecord>, GatewayError> {
@@ -401,6 +417,7 @@ impl Gateway {
         request: ActionRequest,
         record: IdempotencyRecord,
         timeout: Duration,
+        conditions: Conditions,
     ) -> Result<CallReport, GatewayError> {
         let slot = record.reservation.slot.clone();
         let trace_id = request.trace_id;
@@ -418,7 +435,8 @@ impl Gateway {
             let rules = Vec::new();
             return self.deny(request, Ruling { verdict: Verdict::Deny, code, reason, rules });
         }
-        self.await_effect(&slot, record, timeout + self.settings.key_wait, request.run)
+        let wait_max = timeout + self.settings.key_wait;
+        self.await_effect(&slot, record, wait_max, request.run, conditions)
     }
 
     /// Waits until the call with the key has ended or is on hold. Recovers it if its process dies.
@@ -428,6 +446,7 @@ impl Gateway {
         mut record: IdempotencyRecord,
         wait_max: Duration,
         run: Option<TraceId>,
+        conditions: Conditions,
     ) -> Result<CallReport, GatewayError> {
         let mut waited = Duration::ZERO;
         let mut pause = Duration::from_millis(1);
@@ -437,7 +456,7 @@ impl Gateway {
                 report.replayed = true;
                 return Ok(report);
             }
-            match self.recover_for(record.trace_id, run) {
+            match self.recover_for(record.trace_id, run, conditions) {
                 // The call may have ended since the record was read: then its effect is replayed.
                 Ok(Recovery { plan, report }) => {
                     return Ok(CallReport { replayed: plan == RecoveryPlan::Nothing, ..report });
@@ -453,17 +472,6 @@ impl Gateway {
                 record = newer;
             }
         }
-    }
-
-    /// Dispatches a recorded call and records its effect.
-    pub(crate) fn dispatch_and_settle(
-        &self,
-        recorder: CallRecorder,
-        preparation: &Preparation,
-        redispatches: Vec<Redispatch>,
-    ) -> Result<CallReport, GatewayError> {
-        let settlement = self.dispatch(&recorder, preparation)?;
-        self.settle(recorder, settlement, redispatches)
     }
 
     /// Records the effect of a call and releases the lease of its trace in one transaction.

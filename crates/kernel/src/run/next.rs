@@ -366,6 +366,7 @@ impl Run {
             BudgetedResource::ChangedLines,
             BudgetedResource::Tokens,
             BudgetedResource::CostMicros,
+            BudgetedResource::WallMs,
         ]
         .iter()
         .find(|r| over(r))

@@ -20,4 +20,5 @@ mod requests;
 mod run_verification;
 mod store_failures;
 mod sweep;
+mod unknown_effects;
 mod verification;
