@@ -426,6 +426,7 @@ impl CoreRun {
             run: &run_id(&run),
             cell,
             tracker: tracker.as_deref().map_err(Clone::clone),
+            redactor: &self.redactor,
         }
         .run();
         let failed = report.steps.iter().find(|step| !step.ok);

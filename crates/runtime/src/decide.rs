@@ -397,7 +397,7 @@ impl Gateway {
         let by = Some(attribution.sign(&statement)?);
         let reason = attribution.reason.to_owned();
         let again = Again { by, reason, did_not_run: true };
-        let unknown = UnknownEffect { recorder, redispatches, reason: String::new() };
+        let unknown = UnknownEffect { recorder, redispatches, failure: None };
         self.dispatch_again_and_settle(unknown, &preparation, again)
     }
 

@@ -17,7 +17,8 @@ use windlass_store::{After, AppendError, IdempotencyRecord, KeyAction, StoreErro
 use crate::decide::first_difference;
 use crate::dispatch::Settlement;
 use crate::error::GatewayError;
-use crate::gateway::{CallRecorder, Gateway, slot_of};
+use crate::gateway::{CallRecorder, Gateway};
+use crate::keys::slot_of;
 use crate::report::{CallReport, HoldQuestion};
 use crate::request::{self, CallRequest};
 use crate::supervisor::{Preparation, Ruling};

@@ -12,6 +12,7 @@ mod error;
 mod gateway;
 mod grant;
 mod hand_over;
+mod keys;
 mod named_files;
 mod people;
 mod policy;

@@ -163,8 +163,7 @@ impl Gateway {
             | RecoveryPlan::Compensate
             | RecoveryPlan::Hold => match &preparation {
                 Ok(preparation) => {
-                    let reason = "it was dispatched, and no effect was recorded".to_owned();
-                    let unknown = UnknownEffect { recorder, redispatches, reason };
+                    let unknown = UnknownEffect { recorder, redispatches, failure: None };
                     self.resolve(unknown, preparation)?
                 }
                 Err(error) => {

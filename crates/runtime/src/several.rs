@@ -61,17 +61,17 @@ impl Gateway {
                 .map(|(request, _)| request.clone())
         };
         // What may not be made is recorded first, and alone.
-        let refused = of(Standing::Refused).next();
+        let mut parts: Vec<CallRequest> = of(Standing::Refused).collect();
         let waiting: Vec<CallRequest> = of(Standing::Waits).collect();
         let mut given = Vec::new();
-        let mut parts = Vec::new();
-        match (refused, together(&waiting)) {
-            (Some(refused), _) => parts.push(refused),
-            (None, Some(several)) => match self.hand_over_several(several, asking, asks)? {
-                report if report.state == State::Executing => given.push(report),
-                report => return Ok(HandedOver::Refused(Box::new(report))),
-            },
-            (None, None) => parts.extend(waiting),
+        match together(&waiting) {
+            Some(several) if parts.is_empty() => {
+                match self.hand_over_several(several, asking, asks)? {
+                    report if report.state == State::Executing => given.push(report),
+                    report => return Ok(HandedOver::Refused(Box::new(report))),
+                }
+            }
+            Some(_) | None => parts.extend(waiting),
         }
         parts.extend(of(Standing::Free));
         for request in parts {

@@ -24,11 +24,12 @@ pub(crate) struct Again {
     pub did_not_run: bool,
 }
 
-/// A call whose effect is unknown, and why.
+/// A call whose effect is unknown.
 pub(crate) struct UnknownEffect {
     pub recorder: CallRecorder,
     pub redispatches: Vec<Redispatch>,
-    pub reason: String,
+    /// How its server failed; none after a crash of Windlass.
+    pub failure: Option<String>,
 }
 
 /// What a repeated dispatch led to.
@@ -56,8 +57,8 @@ impl Gateway {
         if !is_unknown {
             return self.settle(recorder, settlement, redispatches);
         }
-        let reason = reason_of(&settlement);
-        self.resolve(UnknownEffect { recorder, redispatches, reason }, preparation)
+        let failure = failure_of(&settlement);
+        self.resolve(UnknownEffect { recorder, redispatches, failure }, preparation)
     }
 
     /// Dispatches a call again; if its effect is still unknown, the rule of its tool applies.
@@ -91,7 +92,11 @@ impl Gateway {
                     return self.ask_about(unknown, reason);
                 }
                 RecoveryPlan::Redispatch => {
-                    Again { by: None, reason: unknown.reason.clone(), did_not_run: false }
+                    let reason = unknown.failure.clone();
+                    let reason = reason.unwrap_or_else(|| {
+                        "its process died before the effect was recorded".to_owned()
+                    });
+                    Again { by: None, reason, did_not_run: false }
                 }
                 RecoveryPlan::Probe => match self.probe(&unknown.recorder, preparation)? {
                     Probed::Ran(settlement) => {
@@ -134,8 +139,9 @@ impl Gateway {
 
     /// Leaves a call whose effect is unknown to a person.
     fn ask_about(&self, unknown: UnknownEffect, what: &str) -> Result<CallReport, GatewayError> {
-        let UnknownEffect { recorder, redispatches, reason } = unknown;
-        self.leave_on_hold(recorder, redispatches, format!("{reason}; {what}"))
+        let UnknownEffect { recorder, redispatches, failure } = unknown;
+        let told: Vec<&str> = failure.as_deref().into_iter().chain([what]).collect();
+        self.leave_on_hold(recorder, redispatches, told.join("; "))
     }
 
     /// Records a repeated dispatch, then dispatches the same call again. What no person has decided just now, the policy of
@@ -164,8 +170,8 @@ impl Gateway {
         redispatches.push(redispatch);
         let Dispatched { settlement, is_unknown } = self.dispatch(&recorder, preparation)?;
         if is_unknown {
-            let reason = reason_of(&settlement);
-            let unknown = UnknownEffect { recorder, redispatches, reason };
+            let failure = failure_of(&settlement);
+            let unknown = UnknownEffect { recorder, redispatches, failure };
             return Ok(Repeated::Unknown(Box::new(unknown)));
         }
         let report = match &settlement.error {
@@ -222,7 +228,7 @@ impl Gateway {
         let OnUncertain::Compensate { tool, args } = &preparation.on_uncertain else {
             return self.ask_about(unknown, "nothing undoes it");
         };
-        let UnknownEffect { recorder, redispatches, reason } = unknown;
+        let UnknownEffect { recorder, redispatches, failure } = unknown;
         let key = recorder.state().head.tool_call_id.map(|id| format!("windlass-undo-{id}"));
         let intent = "undo an interrupted call whose effect is unknown";
         let side = SideCall { tool, args, class: RiskLevel::Write, key, intent };
@@ -234,8 +240,8 @@ impl Gateway {
             );
             return self.leave_on_hold(recorder, redispatches, reason);
         }
-        let message = format!("its effect was unknown, so it was undone: {reason}");
-        let message = self.redacted(&message);
+        let why = failure.unwrap_or_else(|| "after a crash".to_owned());
+        let message = format!("its effect was unknown, so it was undone: {why}");
         let error = EffectError { code: Code::ToolCompensated, message, may_have_run: false };
         let by = SettledBy::Compensation {
             trace_id: undo.trace_id,
@@ -292,7 +298,7 @@ struct SideCall<'a> {
     intent: &'static str,
 }
 
-fn reason_of(settlement: &Settlement) -> String {
-    let message = settlement.error.as_ref().map(|error| error.message.clone());
-    message.unwrap_or_else(|| "its effect is unknown".to_owned())
+/// How a server failed, without secrets already.
+fn failure_of(settlement: &Settlement) -> Option<String> {
+    settlement.error.as_ref().map(|error| format!("{} [{}]", error.message, error.code))
 }

@@ -30,7 +30,7 @@ pub fn said(project: &Project, named: Option<&str>, output: &Output) -> CommandR
     };
     let files = project.files()?;
     let supervisor = project.supervisor(Part::Whole, &files)?;
-    let turns = context::turns_of(&found.id, supervisor.redactor());
+    let turns = context::turns_of(&found.id, &supervisor.redactor());
     if turns.is_empty() {
         let message = format!("Claude Code has no record of session `{}`", sanitize(&found.id));
         return Err(Failure::new(Code::FileUnreadable, message)

@@ -206,7 +206,7 @@ impl CoreSurroundings for ProjectCore<'_> {
         };
         told.extend(problem);
         let (memories, problem) = match memory::memory(self.project, self.config) {
-            Ok(memory) => context::memories(memory.as_ref(), prompt, self.supervisor.redactor()),
+            Ok(memory) => context::memories(memory.as_ref(), prompt, &self.supervisor.redactor()),
             Err(failure) => {
                 (String::new(), Some(format!("The memory was not asked: {}", failure.summary())))
             }
@@ -274,7 +274,7 @@ impl CoreSurroundings for ProjectCore<'_> {
             }
             Judge::Framework => {
                 let turns =
-                    context::turns(facts.event.transcript.as_deref(), self.supervisor.redactor());
+                    context::turns(facts.event.transcript.as_deref(), &self.supervisor.redactor());
                 let page = windlass_hooks::conversation_markdown("The session", &turns, 400);
                 material.transcript = cut(&page, TRANSCRIPT_BYTES_MAX);
                 let work = self.supervisor.redactor().redacted(&self.work_state());
@@ -369,9 +369,9 @@ impl CoreSurroundings for ProjectCore<'_> {
 
     fn write_transcript(&self, facts: SessionFacts<'_>) -> Result<Option<String>, String> {
         let mut turns =
-            context::turns(facts.event.transcript.as_deref(), self.supervisor.redactor());
+            context::turns(facts.event.transcript.as_deref(), &self.supervisor.redactor());
         if turns.is_empty() {
-            turns = context::turns_of(&facts.event.session, self.supervisor.redactor());
+            turns = context::turns_of(&facts.event.session, &self.supervisor.redactor());
         }
         if turns.is_empty() {
             return Ok(None);
@@ -423,7 +423,7 @@ impl CoreSurroundings for ProjectCore<'_> {
             run: &run,
             cell,
             tracker: tracker.as_deref().map_err(Clone::clone),
-            redactor: self.supervisor.redactor(),
+            redactor: &self.supervisor.redactor(),
         }
         .run()
     }

@@ -1,24 +1,20 @@
 //! Grants before the gateway: what they let run, how often, and what they never do.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Barrier, Mutex};
+use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
-use windlass_connect::{Connect, Job, Reply, Target};
 use windlass_journal::verify_store;
-use windlass_kernel::artifact::{DecidedBy, FileChange, SupervisorDecision};
+use windlass_kernel::artifact::{DecidedBy, SupervisorDecision};
 use windlass_kernel::grant::{Grant, Status, Terms};
 use windlass_kernel::{ArtifactType, Code, PlanId, Signed, State, Statement, TraceId};
 use windlass_policy::Verdict;
 use windlass_runtime::{
-    Answer, CallReport, CallRequest, Clock as _, Gateway, GatewayError, People, PersonError,
-    ReadDurability, Settings,
+    CallReport, CallRequest, Clock as _, Gateway, GatewayError, People, PersonError, ReadDurability,
 };
 use windlass_store::Store as _;
-use windlass_testkit::gateway::{
-    Crash, Honest, SECRET, TestSupervisor, ToolWorld, World, call, interrupt,
-};
-use windlass_testkit::people::{self, Everybody, by};
+use windlass_testkit::gateway::{Crash, Honest, SECRET, TestSupervisor, World, call, interrupt};
+use windlass_testkit::people::{self, Everybody};
 
 struct Scene {
     world: World,
@@ -451,58 +447,4 @@ fn a_call_that_names_a_use_which_is_not_recorded_is_corrupt() {
     let one = windlass_journal::verify_trace(&scene.world.store(), report.trace_id).unwrap();
     assert!(one.error.is_some());
     assert_eq!(scene.grant(other).used(), 0);
-}
-
-/// Tools that tell how much time they were given.
-struct Timed {
-    tools: Arc<ToolWorld>,
-    given: Mutex<Vec<Duration>>,
-}
-
-impl Connect for Timed {
-    fn perform(&self, job: &Job<'_>) -> Reply {
-        self.given.lock().unwrap().push(job.limits.timeout);
-        self.tools.perform(job)
-    }
-
-    fn foresee(&self, _: &Target, _: &str, _: &serde_json::Value) -> Option<FileChange> {
-        None
-    }
-}
-
-#[test]
-fn the_time_that_is_left_limits_a_call_however_it_is_decided() {
-    let world = World::default();
-    let connect = Arc::new(Timed { tools: Arc::clone(&world.tools), given: Mutex::default() });
-    let supervisor = Arc::new(TestSupervisor::default());
-    let settings = Settings { reads: ReadDurability::WriteAhead, key_wait: Duration::ZERO };
-    let (store, clock) = (Arc::new(world.store()), Arc::clone(&world.clock) as Arc<_>);
-    let judge = Arc::clone(&supervisor) as Arc<_>;
-    let gateway = Gateway::new(store, judge, Arc::clone(&connect) as Arc<_>, clock, settings, ".")
-        .with_people(Arc::new(Everybody));
-    let left = Some(Duration::from_secs(1));
-    // Allowed.
-    gateway.call_within(call("add", Some("key-1"), 1), left).unwrap();
-    // Approved.
-    let asked = gateway.call_within(call("ask", Some("key-2"), 1), left).unwrap();
-    let by = by("Ann", "it may");
-    gateway.decide_within(asked.trace_id, Answer::Approve, by, left).unwrap();
-    // Granted.
-    let scene = Scene { world, supervisor, gateway };
-    scene.give(1);
-    let report = scene.gateway.call_within(call("ask", Some("key-3"), 1), left).unwrap();
-    assert_eq!(report.state, State::Completed);
-    // Interrupted, and repeated with its key.
-    let trace_id = interrupt(&scene.world, call("add", Some("key-4"), 1), 4);
-    let again = scene.gateway.call_within(call("add", Some("key-4"), 1), left).unwrap();
-    assert_eq!((again.trace_id, again.state), (trace_id, State::Completed));
-    let given = connect.given.lock().unwrap();
-    assert_eq!(given.len(), 4);
-    assert!(given.iter().all(|one| *one <= Duration::from_secs(1)), "{given:?}");
-    // Without time it is not made at all, and does not use up its key.
-    drop(given);
-    let none = Some(Duration::ZERO);
-    let report = scene.gateway.call_within(call("add", Some("key-5"), 1), none).unwrap();
-    assert!(!report.error.unwrap().may_have_run);
-    assert_eq!(connect.given.lock().unwrap().len(), 4);
 }

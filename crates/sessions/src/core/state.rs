@@ -437,17 +437,6 @@ impl CoreState {
         }
     }
 
-    /// A judge's note, or its refusal if the judge worked for an earlier prompt or plan.
-    #[must_use]
-    pub fn unless_outdated(&self, running: &Running, id: String, note: CoreNote) -> CoreNote {
-        match self.outdates(running) {
-            Some(reason) => {
-                CoreNote::AnswerRefused { judge: running.judge, id, reason: reason.to_owned() }
-            }
-            None => note,
-        }
-    }
-
     /// Whether a judge works in the background for the present prompt.
     #[must_use]
     pub fn awaits(&self, judge: Option<Judge>) -> bool {
