@@ -66,6 +66,7 @@ impl Supervisor for AllowAll {
             confinement: None,
             args: None,
             no_match_is_an_answer: false,
+            until: None,
             on_uncertain: OnUncertain::Retry,
             retries_max: 3,
         })

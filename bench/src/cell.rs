@@ -65,6 +65,7 @@ impl Supervisor for RunTrue {
             confinement: Some(Confinement::writing(&self.workspace, "bench")),
             args: None,
             no_match_is_an_answer: false,
+            until: None,
             on_uncertain: OnUncertain::Retry,
             retries_max: 3,
         })

@@ -11,8 +11,9 @@ use windlass_mcp::Server;
 
 use crate::host::Message;
 
-/// How much of an error stream is kept, from its end.
-const STDERR_BYTES_MAX: usize = 4096;
+/// How much of an error stream is kept, from its end: far more than is told of it, since the secret in which it begins is not
+/// known as one.
+const STDERR_BYTES_MAX: usize = 64 << 10;
 /// The longest line of a client's output.
 const LINE_BYTES_MAX: u64 = 64 << 20;
 

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 
 use crate::process::timespec;
@@ -86,6 +86,15 @@ pub fn handle_signals() -> io::Result<()> {
     Ok(())
 }
 
+/// Makes a write beyond the limit of a file's size an error, which has a code and a hint, where it would end the process.
+/// Programs that are started do not inherit it.
+///
+/// # Errors
+/// The system's error.
+pub fn survive_file_limit() -> io::Result<()> {
+    flag::register(SIGXFSZ, Arc::default()).map(drop)
+}
+
 /// A pipe that becomes readable when `SIGINT`, `SIGTERM` or `SIGHUP` comes, unless this process was started to ignore it.
 ///
 /// Nothing else happens then: what runs goes on, until [`handle_signals`] is called and another signal comes.
@@ -145,4 +154,24 @@ pub(crate) fn time_left() -> Option<Duration> {
 /// Becomes readable when a signal has come.
 pub(crate) fn wake_up() -> Option<BorrowedFd<'static>> {
     INTERRUPT.get().map(|interrupt| interrupt.pipe.as_fd())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+    use super::*;
+
+    #[test]
+    fn a_file_that_may_not_grow_is_an_error_and_not_the_end() {
+        survive_file_limit().unwrap();
+        let before = getrlimit(Resource::Fsize);
+        let mut file = tempfile::tempfile().unwrap();
+        setrlimit(Resource::Fsize, Rlimit { current: Some(1024), ..before }).unwrap();
+        let written = file.write_all(&[0; 4096]);
+        setrlimit(Resource::Fsize, before).unwrap();
+        assert_eq!(written.unwrap_err().kind(), io::ErrorKind::FileTooLarge);
+    }
 }

@@ -35,13 +35,15 @@ mod workspace;
 
 pub use child::CellChild;
 pub use git_paths::{GitPaths, find_git};
-pub use interrupt::{ReceivedSignal, handle_signals, received_signal, signal_pipe};
+pub use interrupt::{
+    ReceivedSignal, handle_signals, received_signal, signal_pipe, survive_file_limit,
+};
 pub use launcher::launch;
 pub use layout::Layout;
 pub use maker::{choose_maker, inside_a_cell};
 pub use marked::kill_marked;
 pub use network::BROKER_PORT;
-pub use one_line::{MESSAGE_BYTES_MAX, one_line};
+pub use one_line::{MESSAGE_BYTES_MAX, one_line, shortened};
 pub use process::{
     ChildInput, ChildStreams, Confined, InputPipe, ProcessError, ProcessGroup, TOOLCHAIN_VARIABLES,
     describe_exit, spawn,

@@ -251,7 +251,7 @@ impl CoreRun {
         };
         missing.extend(problem);
         let (memories, problem) = match memory::memory(&self.project, &self.config) {
-            Ok(memory) => context::memories(memory.as_ref(), &task),
+            Ok(memory) => context::memories(memory.as_ref(), &task, &self.redactor),
             Err(failure) => (String::new(), Some(failure.summary())),
         };
         missing.extend(problem);
@@ -352,7 +352,7 @@ impl CoreRun {
             let found = self.found(&job.assignment.run)?;
             let data = places::data().ok_or("neither ACA_DATA nor HOME names a folder")?;
             let (automatic, _) = self.automatic(&found, &data)?;
-            let turns = context::turns_of(&found.id);
+            let turns = context::turns_of(&found.id, &self.redactor);
             if turns.is_empty() {
                 return Err(format!("the client has no record of session `{}`", found.id));
             }
@@ -431,6 +431,7 @@ impl CoreRun {
             run: &run_id(&run),
             cell,
             tracker: tracker.as_deref().map_err(Clone::clone),
+            redactor: &self.redactor,
         }
         .run();
         let failed = report.steps.iter().find(|step| !step.ok);

@@ -297,7 +297,10 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
              `windlass cancel RUN --reason TEXT` gives a run up"
         }
         Code::RunConcurrent => "wait for that run to end, or use a workspace apart: `--worktree`",
-        Code::HoldAlreadyResolved => "`windlass queue show RUN` shows who decided and how",
+        Code::HoldAlreadyResolved => {
+            "`windlass queue show RUN` shows who decided and how; `windlass resume RUN` goes on with it, and until then \
+             `windlass queue revoke RUN` takes an answer back"
+        }
         Code::HoldExpired => {
             "start a new run; `hold.expires_hours` in the loop file sets how long a hold stays open"
         }

@@ -71,6 +71,8 @@ fn main() -> ExitCode {
         let code = windlass_cell::launch(&stage.to_string_lossy());
         return ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX));
     }
+    // Without it such a write ends the process, as it does anyway where the handler cannot be set.
+    let _ = windlass_cell::survive_file_limit();
     // What looks for the program, and nothing else.
     if std::env::args_os().skip(1).eq(["--version"]) {
         Output::new(false, args::Color::Never)

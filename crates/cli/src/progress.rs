@@ -184,7 +184,7 @@ pub fn line(event: &Event, paint: &dyn Fn(&str, Style) -> String) -> Option<Stri
                 sanitize(by)
             )
         }
-        Event::Resumed { by } => {
+        Event::Resumed { by, .. } => {
             format!("{} by {}", paint("resumed", Style::Bold), sanitize(by))
         }
         Event::Ended { outcome, reason, detail } => {

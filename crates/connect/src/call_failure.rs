@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use windlass_kernel::Code;
 
-use windlass_cell::{LimitKind, ProcessError, ReceivedSignal, one_line};
+use windlass_cell::{LimitKind, ProcessError, ReceivedSignal};
 use windlass_workspace::TakeOverError;
 
 use crate::{Certainty, Reply};
@@ -22,7 +22,7 @@ pub(crate) struct CallFailure {
 
 impl CallFailure {
     fn new(code: Code, certainty: Certainty, message: impl AsRef<str>) -> Self {
-        Self { code, message: one_line(message.as_ref()), certainty, stale_connection: false }
+        Self { code, message: message.as_ref().to_owned(), certainty, stale_connection: false }
     }
 
     /// The server or program cannot be started or reached, or died.

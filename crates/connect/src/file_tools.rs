@@ -30,7 +30,7 @@ pub(crate) fn perform(
             Err(error) => error.to_string(),
             Ok(_) => "the file changed while the call was recorded; call it again".to_owned(),
         };
-        return CallFailure::failed(reason).into_reply(None);
+        return refused(reason).into_reply(None);
     }
     match files.perform(tool, job.args, job.foreseen, job.limits.output_bytes_max) {
         Ok(result) => {
@@ -43,7 +43,18 @@ pub(crate) fn perform(
                 Err(failure) => failure.into_reply(Some(result)),
             }
         }
-        Err(error) => failure(tool, &error).into_reply(None),
+        Err(error @ FilesError::Io { .. })
+            if !job.foreseen.is_some_and(|change| files.is_unmade(change)) && tool.writes() =>
+        {
+            // It may be in its place without being durable.
+            let failure = CallFailure::failed(error.to_string());
+            CallFailure { certainty: Certainty::Unknown, ..failure }.into_reply(None)
+        }
+        // An earlier dispatch may have made the change, and somebody else another one after it.
+        Err(error @ FilesError::Changed(_)) if tool.writes() => {
+            CallFailure::failed(error.to_string()).into_reply(None)
+        }
+        Err(error) => refused(error.to_string()).into_reply(None),
     }
 }
 
@@ -68,14 +79,72 @@ fn open(
     let tool = FileTool::parse(tool).ok_or_else(no_tool)?;
     let hidden = sandbox.map(|sandbox| sandbox.hidden(root)).transpose()?.unwrap_or_default();
     let files = Files::new(root, hidden);
-    Ok((tool, files.map_err(|error| failure(tool, &error))?))
+    Ok((tool, files.map_err(|error| refused(error.to_string()))?))
 }
 
-fn failure(tool: FileTool, error: &FilesError) -> CallFailure {
-    let mut failure = CallFailure::failed(error.to_string());
-    if let (true, FilesError::Changed(_) | FilesError::Io { .. }) = (tool.writes(), error) {
-        // An earlier dispatch may have made the change, and somebody else another one after it.
-        failure.certainty = Certainty::Unknown;
+/// A call that changed nothing.
+fn refused(message: String) -> CallFailure {
+    CallFailure { certainty: Certainty::DidNotRun, ..CallFailure::failed(message) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use serde_json::json;
+    use windlass_kernel::{RiskLevel, ToolCallId, Uuid7};
+
+    use super::*;
+    use crate::{Connect as _, Connectors, Limits, Target};
+
+    /// Performs a call as a gateway does; something may happen to the files in between.
+    fn call(root: &Path, tool: &str, args: &Value, meanwhile: impl FnOnce()) -> Reply {
+        let left_out = FilesLeftOut::new(|_| false);
+        let target = Target::Files { root: root.to_owned(), left_out };
+        let connectors = Connectors::new();
+        let foreseen = connectors.foresee(&target, tool, args);
+        meanwhile();
+        connectors.perform(&Job {
+            target: &target,
+            tool,
+            args,
+            class: RiskLevel::Write,
+            tool_call_id: ToolCallId(Uuid7::from_parts(1, [3; 10])),
+            idempotency_key: None,
+            limits: Limits { timeout: Duration::from_secs(5), output_bytes_max: 10_000 },
+            confinement: None,
+            foreseen: foreseen.as_ref(),
+        })
     }
-    failure
+
+    #[test]
+    fn wrong_arguments_have_no_effect() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("a.txt");
+        let change = || std::fs::write(&file, "two").unwrap();
+        std::fs::write(&file, "one").unwrap();
+        let edit = json!({ "path": "a.txt", "edits": [{ "old": "one", "new": "three" }] });
+        for reply in [
+            call(folder.path(), "write", &json!({ "path": "a.txt", "content": "new" }), || {}),
+            call(folder.path(), "read", &json!({ "path": "nothing" }), || {}),
+            call(folder.path(), "write", &json!({ "wrong": 1 }), || {}),
+        ] {
+            let Reply::Failure { certainty, .. } = reply else { panic!("{reply:?}") };
+            assert_eq!(certainty, Certainty::DidNotRun);
+        }
+        // Whoever changed it may have done so after an earlier dispatch.
+        let reply = call(folder.path(), "edit", &edit, change);
+        assert!(matches!(reply, Reply::Failure { certainty: Certainty::Ran, .. }), "{reply:?}");
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), "two");
+        assert!(matches!(
+            call(
+                folder.path(),
+                "edit",
+                &json!({ "path": "a.txt",
+            "edits": [{ "old": "two", "new": "three" }] }),
+                || {}
+            ),
+            Reply::Success { .. }
+        ));
+    }
 }

@@ -171,7 +171,7 @@ pub enum Reply {
     Failure {
         /// The stable code.
         code: Code,
-        /// One line for people, at most [`windlass_cell::MESSAGE_BYTES_MAX`] long.
+        /// For people. Whoever records it takes the secrets out, then makes it one line with [`one_line`](crate::one_line).
         message: String,
         /// The output it gave nevertheless.
         result: Option<Value>,

@@ -35,5 +35,5 @@ pub use pool::{Connectors, DescribeError};
 pub use post::{Post, PostAnswer, PostError, exchange, post_json};
 pub use post_stream::{PostedStream, ResponsePiece, post_stream};
 pub use sandbox::{Confinement, Sandbox, SandboxSettings, remember_hidden_in};
-pub use windlass_cell::{Access, Limits, ReceivedSignal, received_signal};
+pub use windlass_cell::{Access, Limits, ReceivedSignal, one_line, received_signal, shortened};
 pub use windlass_gate::{Held, HeldBack, Rule as FileRule, Rules as FileRules};

@@ -100,7 +100,10 @@ impl Connectors {
                 slot.with(&target, deadline, describe).await
             })
         });
-        described.map_err(|failure| DescribeError { code: failure.code, message: failure.message })
+        described.map_err(|failure| DescribeError {
+            code: failure.code,
+            message: windlass_cell::one_line(&failure.message),
+        })
     }
 
     fn call(&self, job: &Job<'_>) -> Reply {

@@ -185,6 +185,8 @@ async fn converse<S>(
     let service = router.layer(axum::Extension(ConnectInfo(peer)));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
+        // A client that has said all it has to say still reads.
+        .half_close(true)
         .header_read_timeout(HEAD_TIMEOUT)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
     let mut connection = std::pin::pin!(connection);

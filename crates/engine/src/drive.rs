@@ -5,12 +5,11 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::Scope;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use windlass_connect::received_signal;
 use windlass_kernel::Code;
-use windlass_kernel::run::plan::{BudgetedResource, Doer, Trigger};
+use windlass_kernel::run::plan::{Doer, Trigger};
 use windlass_kernel::run::{Change, Event, Failure, Next, NoteKind, PhaseResult, Run, Usage, Work};
 
 use windlass_workspace::OnConflict;
@@ -422,9 +421,7 @@ fn assign(engine: &Engine, recorder: &Mutex<RunRecorder>, work: Work) -> Option<
         }
         Work::Merge { .. } | Work::Restore | Work::Setup | Work::Do { .. } => Subject::Work,
     };
-    let time_left = run.limit(BudgetedResource::WallMs).map(|limit| {
-        Duration::from_millis(limit.saturating_sub(run.used(BudgetedResource::WallMs)))
-    });
+    let time_left = run.time_left();
     let workspace = match subject {
         Subject::Work => engine.phase_workspace(&run, &phase, attempt),
         // A check judges the run's workspace.

@@ -4,11 +4,14 @@
 //! executed stays; a run whose task or plan contains a secret is refused instead.
 
 use serde_json::Value;
-use windlass_connect::Reply;
+use windlass_connect::{Reply, one_line, shortened};
 use windlass_kernel::run::{Event, Failure, GovernanceResult, HoldRequest, PhaseResult, SetupStep};
 use windlass_redact::Redactor;
 
 use crate::phase_executor::{Answer, WorkResult};
+
+/// The longest reason of a failed attempt.
+const REASON_BYTES_MAX: usize = 8 << 10;
 
 /// Redacts an event before it is recorded.
 pub(crate) fn redact_event(redactor: &Redactor, event: &mut Event) {
@@ -103,6 +106,7 @@ pub(crate) fn redact_work(redactor: &Redactor, mut result: WorkResult) -> WorkRe
             redactor.redact(answer);
             if let Some(Failure { reason, .. }) = failure {
                 redactor.redact_text(reason);
+                *reason = shortened(reason, REASON_BYTES_MAX);
             }
         }
         WorkResult::Waiting { question, .. } => redactor.redact_text(question),
@@ -121,6 +125,7 @@ pub(crate) fn redact_reply(
         Reply::Success { result } => Some(result),
         Reply::Failure { message, result, .. } => {
             redactor.redact_text(message);
+            *message = one_line(message);
             result.as_mut()
         }
     };
@@ -141,6 +146,9 @@ pub(crate) fn redact_reply(
 mod tests {
     use serde_json::json;
 
+    use windlass_connect::Certainty;
+    use windlass_kernel::Code;
+
     use super::*;
     use crate::drive::failed;
 
@@ -156,5 +164,30 @@ mod tests {
         let mut redacted = result("it is s3cr3t-value");
         redact_result(&redactor, &mut redacted);
         assert_eq!(redacted, result("it is [redacted:token]"));
+    }
+
+    #[test]
+    fn what_is_shortened_has_no_part_of_a_secret_wherever_it_is_cut() {
+        let secret = "s3cr3t-v4lu3-0123456789";
+        let redactor = Redactor::new([("token".to_owned(), secret.to_owned())]);
+        let parts = |text: &str| {
+            let part = |at: usize| text.contains(&secret[at..at + 4]);
+            (0..=secret.len() - 4).any(part)
+        };
+        for at in 0..9000 {
+            let text = ["x".repeat(at), secret.to_owned(), "y".repeat(9000 - at)].concat();
+            let (code, certainty) = (Code::ToolFailed, Certainty::Ran);
+            let reply = Reply::Failure { code, message: text.clone(), result: None, certainty };
+            let Reply::Failure { message, .. } = redact_reply(&redactor, reply, |_| None) else {
+                panic!("it stays a failure");
+            };
+            assert!(!parts(&message), "{at}: {message}");
+            let WorkResult::Finished(Answer { failure, .. }) =
+                redact_work(&redactor, WorkResult::failed("crash", text))
+            else {
+                panic!("it stays an answer");
+            };
+            assert!(!parts(&failure.unwrap().reason), "{at}");
+        }
     }
 }

@@ -94,7 +94,7 @@ impl Engine {
             // Resuming it is the next try.
             Resolution::Open if hold.held.trigger == Trigger::AgentUnavailable => {
                 let by = self.settings.by.clone();
-                recorder.append(vec![Event::Resumed { by }])
+                recorder.append(vec![Event::Resumed { by, worked_ms: None }])
             }
             Resolution::Open => {
                 Err(EngineError::Unresolved { run: run_id, question: hold.held.question.clone() })
@@ -113,8 +113,9 @@ impl Engine {
                 let is_approved = resolution == Resolution::Approved;
                 let answer = if is_approved { Answer::Approve } else { Answer::Deny };
                 self.decide_call(&run, hold, answer)?;
+                let worked_ms = self.duration_of_call(hold)?;
                 let by = self.settings.by.clone();
-                recorder.append(vec![Event::Resumed { by }])
+                recorder.append(vec![Event::Resumed { by, worked_ms }])
             }
         }
     }
@@ -164,7 +165,7 @@ impl Engine {
             (Answer::Deny, true) => Answer::Failed,
             (answer, _) => answer,
         };
-        match gateway.decide(*call, answer, attribution) {
+        match gateway.decide_within(*call, answer, attribution, run.time_left()) {
             // The phase that makes the call gets the refusal if the policy denies it nevertheless.
             Ok(_) | Err(GatewayError::AlreadyDecided { .. } | GatewayError::Refused { .. }) => {
                 Ok(())
@@ -202,6 +203,16 @@ impl Engine {
             return Ok(false);
         };
         Ok(self.last_dispatch(*call)?.is_some_and(|at| at >= hold.since))
+    }
+
+    /// How long the call on hold took, if the answer of people dispatched it and it has ended.
+    fn duration_of_call(&self, hold: &Hold) -> Result<Option<u64>, EngineError> {
+        let is_taken_up = self.is_taken_up(hold)?;
+        let Some(call) = hold.held.call.filter(|_| is_taken_up) else {
+            return Ok(None);
+        };
+        let state = Reader::<Call>::state_of(self.store(), call, Check::Verified)?;
+        Ok(state.effect.map(|effect| effect.duration_ms).filter(|worked_ms| *worked_ms > 0))
     }
 
     /// The time of the last dispatch of a call, if there was one.

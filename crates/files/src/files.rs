@@ -11,6 +11,7 @@ use crate::arguments::Arguments;
 use crate::error::FilesError;
 use crate::limits::OUTPUT_BYTES_MIN;
 use crate::root::Root;
+use crate::target::{Content, Step, Target};
 use crate::tool::FileTool;
 use crate::{edit, list, read, search, write};
 
@@ -60,6 +61,13 @@ impl Files {
             FileTool::Write => write::foresee(&self.root, &arguments).map(Some),
             FileTool::Edit => edit::foresee(&self.root, &arguments).map(Some),
         }
+    }
+
+    /// Whether a file is still as it was before a change.
+    #[must_use]
+    pub fn is_unmade(&self, change: &FileChange) -> bool {
+        let target = Target::new(&self.root, &change.path, Content::OnlyDigest);
+        target.is_ok_and(|target| matches!(target.next_step(change), Ok(Step::Write)))
     }
 
     /// Performs a call; its result takes at most `output_bytes_max` bytes as JSON.

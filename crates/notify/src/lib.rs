@@ -13,7 +13,7 @@ mod subject;
 
 pub use body::{Body, ProjectName};
 pub use look::Lookout;
-pub use outbox::{Links, NotifyError, Outbox, Pass, is_due, list, next_due, read};
+pub use outbox::{Links, Listed, NotifyError, Outbox, Pass, is_due, list, next_due, read};
 pub use receiver::{Receiver, Target};
 pub use send::signature;
 pub use subject::Subject;

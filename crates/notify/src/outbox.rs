@@ -382,50 +382,57 @@ impl Outbox<'_> {
     }
 
     fn reason(&self, reason: &str) -> String {
-        let text = self.redactor.redacted(reason);
+        let text = windlass_cell::one_line(&self.redactor.redacted(reason));
         text.chars().take(TEXT_BYTES_MAX / 4).collect()
     }
 }
 
 /// The notifications that are to be sent, oldest first. One that is damaged is left to verification.
 fn due(store: &dyn Store) -> Result<Vec<Notification>, JournalError> {
-    let mut found = in_state(store, State::Due, DUE_MAX)?;
+    let mut found = in_state(store, State::Due, DUE_MAX)?.found;
     found.reverse();
     Ok(found)
 }
 
-fn in_state(
-    store: &dyn Store,
-    state: State,
-    limit: usize,
-) -> Result<Vec<Notification>, JournalError> {
+fn in_state(store: &dyn Store, state: State, limit: usize) -> Result<Listed, JournalError> {
     let open_only = !state.is_terminal();
     let filter = TraceFilter { open_only, state: Some(state), ..TraceFilter::all(limit) };
-    let mut found = Vec::new();
+    let mut listed = Listed::default();
     for trace in store.list_traces(&filter)? {
         // Another process may be writing to it, so that its end is not compared.
         match Reader::<Notification>::state_of(store, trace.head.trace_id, Check::Prefix) {
             Ok(one) if one.created.as_ref().is_some_and(seen::is_record) => {}
-            Ok(one) => found.push(one),
-            Err(error) if error.is_damage() => {}
+            Ok(one) => listed.found.push(one),
+            Err(error) if error.is_damage() => listed.unreadable += 1,
             Err(error) => return Err(error),
         }
     }
-    Ok(found)
+    Ok(listed)
+}
+
+/// Notifications, and how many more there are that cannot be read. Verification says which.
+#[derive(Debug, Default)]
+pub struct Listed {
+    /// The notifications, newest first.
+    pub found: Vec<Notification>,
+    /// The number of those that cannot be read, and of traces of which nobody can tell what they are.
+    pub unreadable: u64,
 }
 
 /// The newest notifications, newest first.
 ///
 /// # Errors
 /// [`JournalError`] if the journal cannot be read.
-pub fn list(store: &dyn Store, limit: usize) -> Result<Vec<Notification>, JournalError> {
-    let mut found = in_state(store, State::Due, limit)?;
-    found.extend(in_state(store, State::Settled, limit)?);
+pub fn list(store: &dyn Store, limit: usize) -> Result<Listed, JournalError> {
+    let Listed { mut found, unreadable } = in_state(store, State::Due, limit)?;
+    let settled = in_state(store, State::Settled, limit)?;
+    found.extend(settled.found);
     found.sort_by_key(|one| std::cmp::Reverse(one.head.trace_id));
     // One may have been settled between the two.
     found.dedup_by_key(|one| one.head.trace_id);
     found.truncate(limit);
-    Ok(found)
+    let lost = store.count().map_err(JournalError::from)?.unreadable;
+    Ok(Listed { found, unreadable: unreadable + settled.unreadable + lost })
 }
 
 /// Reads a notification, verified.

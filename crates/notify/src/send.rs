@@ -129,7 +129,7 @@ fn command(
         (Ending::Exited, Some(status)) if status.success() => Sent::Accepted { status: None },
         (Ending::Exited, Some(status)) => {
             let said = String::from_utf8_lossy(&finished.stderr);
-            let said = windlass_cell::one_line(said.trim());
+            let said = said.trim();
             let colon = if said.is_empty() { "" } else { ": " };
             failed(format!("the command failed, {}{colon}{said}", describe_exit(status)))
         }

@@ -30,7 +30,8 @@ pub struct Subject {
     /// The digest of what the hold shows.
     shown: Option<Digest>,
     title: String,
-    text: String,
+    /// The parts of the text, each told with at most [`PART_CHARS_MAX`] characters.
+    text: Vec<String>,
 }
 
 impl Subject {
@@ -81,7 +82,7 @@ impl Subject {
             expires_at: hold.held.expires_at,
             shown: Some(hold.shown),
             title: format!("{} {says}: {}", summary.run_id, hold.held.question),
-            text: joined(&lines),
+            text: lines,
         }
     }
 
@@ -103,7 +104,7 @@ impl Subject {
             expires_at: None,
             shown: None,
             title: format!("{} has ended: {outcome} ({})", summary.run_id, ended.reason),
-            text: joined(&lines),
+            text: lines,
         }
     }
 
@@ -119,7 +120,7 @@ impl Subject {
             expires_at: None,
             shown: Some(shown),
             title: format!("a call of {tool} waits for you: {}", request.intent),
-            text: joined(&[request.intent.clone(), format!("Call: {call}")]),
+            text: vec![request.intent.clone(), format!("Call: {call}")],
         }
     }
 
@@ -134,10 +135,10 @@ impl Subject {
             expires_at: None,
             shown: None,
             title: format!("the journal is damaged: trace {trace_id} [{code}]"),
-            text: joined(&[
+            text: vec![
                 format!("Trace {trace_id} ({}) fails verification: {error}", RunName::of(trace_id)),
                 format!("`windlass verify {trace_id}` and `windlass explain {code}` tell more."),
-            ]),
+            ],
         }
     }
 
@@ -152,7 +153,7 @@ impl Subject {
             expires_at: None,
             shown: None,
             title: "a test of notifications".to_owned(),
-            text: format!("{by} tries out this receiver. Nothing has happened."),
+            text: vec![format!("{by} tries out this receiver. Nothing has happened.")],
         }
     }
 
@@ -164,7 +165,12 @@ impl Subject {
         let line = line.split_whitespace().collect::<Vec<_>>().join(" ");
         let title = cut(&redactor.redacted(&line), TITLE_CHARS_MAX);
         let plain = |char: &char| !char.is_control() || matches!(char, '\n' | '\t');
-        let mut text = redactor.redacted(&self.text.chars().filter(plain).collect::<String>());
+        let part = |part: &String| {
+            let plain = part.chars().filter(plain).collect::<String>();
+            cut(&redactor.redacted(&plain), PART_CHARS_MAX)
+        };
+        let parts = self.text.iter().filter(|part| !part.trim().is_empty());
+        let mut text = parts.map(part).collect::<Vec<_>>().join("\n");
         if text.len() > TEXT_BYTES_MAX {
             // A character has at most four bytes.
             text = cut(&text, TEXT_BYTES_MAX / 4 - 1);
@@ -176,12 +182,7 @@ impl Subject {
 
 fn task_of(summary: &RunSummary) -> String {
     let task = summary.task.get("task").and_then(serde_json::Value::as_str);
-    cut(task.unwrap_or(&summary.loop_id), PART_CHARS_MAX)
-}
-
-fn joined(lines: &[String]) -> String {
-    let lines = lines.iter().filter(|line| !line.trim().is_empty());
-    lines.map(|line| cut(line, PART_CHARS_MAX)).collect::<Vec<_>>().join("\n")
+    task.unwrap_or(&summary.loop_id).to_owned()
 }
 
 /// A text of at most so many characters.
@@ -201,7 +202,7 @@ mod tests {
 
     fn subject(title: &str, text: &str) -> Subject {
         let mut subject = Subject::test("ada", "mark".to_owned(), Timestamp::EPOCH);
-        (subject.title, subject.text) = (title.to_owned(), text.to_owned());
+        (subject.title, subject.text) = (title.to_owned(), vec![text.to_owned()]);
         subject
     }
 
@@ -217,5 +218,18 @@ mod tests {
         let message = subject(&long, "short").message(Kind::Test, &redactor);
         assert_eq!(message.title.chars().count(), TITLE_CHARS_MAX);
         assert_eq!(message.text, "short");
+    }
+
+    #[test]
+    fn a_message_has_no_part_of_a_secret_wherever_it_is_cut() {
+        let secret = "hunter22-0123456789";
+        let redactor = Redactor::new([("KEY".to_owned(), secret.to_owned())]);
+        for at in 0..1300 {
+            let text = ["x".repeat(at), secret.to_owned(), "y".repeat(1300 - at)].concat();
+            let message = subject(&text, &text).message(Kind::Test, &redactor);
+            for part in [&secret[..4], &secret[6..12], &secret[secret.len() - 4..]] {
+                assert!(!message.title.contains(part) && !message.text.contains(part), "{at}");
+            }
+        }
     }
 }

@@ -169,7 +169,7 @@ fn a_receiver_is_registered_once_and_its_record_is_never_sent() {
     world.clock.ms.fetch_add(5_000, Ordering::Relaxed);
     world.outbox(&receivers).register().unwrap();
     assert_eq!(outbox.send_due().unwrap(), Pass::default());
-    assert_eq!(list(world.store.as_ref(), 10).unwrap(), Vec::new());
+    assert_eq!(list(world.store.as_ref(), 10).unwrap().found, Vec::new());
     assert_eq!(next_due(world.store.as_ref()).unwrap(), None);
     let all = TraceFilter::all(10);
     assert_eq!(world.store.list_traces(&all).unwrap().len(), 1);

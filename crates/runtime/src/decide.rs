@@ -19,10 +19,11 @@ use crate::dispatch::Settlement;
 use crate::error::GatewayError;
 use crate::gateway::{CallRecorder, Gateway};
 use crate::people::{Attribution, Who};
-use crate::recover::{Again, require_run};
+use crate::recover::require_run;
 use crate::report::CallReport;
 use crate::request::{CallRequest, RequestError};
-use crate::supervisor::Ruling;
+use crate::supervisor::{Conditions, Ruling};
+use crate::unknown_effect::{Again, UnknownEffect};
 
 /// The maximum length of a reason.
 const REASON_BYTES_MAX: usize = 4096;
@@ -88,10 +89,25 @@ impl Gateway {
         answer: Answer,
         attribution: Attribution<'_>,
     ) -> Result<CallReport, GatewayError> {
+        self.decide_within(trace_id, answer, attribution, None)
+    }
+
+    /// Decides as [`Self::decide`] does. What is dispatched is ended when the time is over.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn decide_within(
+        &self,
+        trace_id: TraceId,
+        answer: Answer,
+        attribution: Attribution<'_>,
+        time_left: Option<Duration>,
+    ) -> Result<CallReport, GatewayError> {
         check(&attribution)?;
         let reason = self.redacted(attribution.reason);
         let attribution = Attribution { reason: &reason, ..attribution };
-        let decided = self.decide_open(trace_id, answer, attribution);
+        let conditions = Conditions::within(time_left);
+        let decided = self.decide_open(trace_id, answer, attribution, conditions);
         if let Err(
             error @ (GatewayError::Person(_)
             | GatewayError::OfRun { .. }
@@ -151,12 +167,13 @@ impl Gateway {
         trace_id: TraceId,
         answer: Answer,
         attribution: Attribution<'_>,
+        conditions: Conditions,
     ) -> Result<CallReport, GatewayError> {
         let recorder = self.open_in_turn(trace_id)?;
         self.require_route(recorder.state(), answer, attribution.who)?;
         let wrong = |question| Err(GatewayError::WrongAnswer { trace_id, question });
         match (recorder.state().next(), answer) {
-            (Next::Judge, Answer::Approve) => self.approve(recorder, attribution),
+            (Next::Judge, Answer::Approve) => self.approve(recorder, attribution, conditions),
             (Next::Judge, Answer::Deny) => self.deny_request(recorder, attribution),
             (Next::Judge, Answer::Ran | Answer::DidNotRun | Answer::Failed) => {
                 wrong("it waits to be approved or denied")
@@ -164,7 +181,9 @@ impl Gateway {
             (Next::Settle, Answer::DidNotRun) if self.hands_over() => {
                 wrong("the agent makes it, not Windlass: say that it ran or that it failed")
             }
-            (Next::Settle, Answer::DidNotRun) => self.dispatch_again(recorder, attribution),
+            (Next::Settle, Answer::DidNotRun) => {
+                self.dispatch_again(recorder, attribution, conditions)
+            }
             (Next::Settle, Answer::Ran | Answer::Failed) => {
                 self.settle_by_person(recorder, answer, attribution)
             }
@@ -287,6 +306,7 @@ impl Gateway {
         &self,
         mut recorder: CallRecorder,
         attribution: Attribution<'_>,
+        conditions: Conditions,
     ) -> Result<CallReport, GatewayError> {
         let trace_id = recorder.state().head.trace_id;
         let Some((request, _)) = &recorder.state().request else {
@@ -309,13 +329,13 @@ impl Gateway {
             Some(edit) => Cow::Owned(edited(request, &edit.args)),
             None => Cow::Borrowed(request),
         };
-        let ruling: Ruling = self.supervisor.judge(&effective);
+        let ruling: Ruling = self.judge(&effective);
         if ruling.verdict == Verdict::Deny {
             let code = ruling.code.unwrap_or(Code::PolicyDenied);
             return Err(GatewayError::Refused { trace_id, code, reason: ruling.reason });
         }
         self.require_seen(trace_id, request, attribution.files)?;
-        let preparation = self.prepare_request(trace_id, &effective)?;
+        let preparation = self.prepare_request(trace_id, &effective)?.under(conditions);
         self.add_person(&mut recorder, Decision::Approve, &attribution, edit, None)?;
         if self.hands_over() {
             // The agent makes it when it asks again.
@@ -343,7 +363,7 @@ impl Gateway {
         later: &[NamedFile],
     ) -> Result<(), GatewayError> {
         let seen = if later.is_empty() { &request.files } else { later };
-        let now = self.supervisor.examine(request).files;
+        let now = self.examine(request).files;
         match first_difference(seen, &now) {
             Some(path) => Err(GatewayError::Stale { trace_id, path }),
             None => Ok(()),
@@ -355,10 +375,11 @@ impl Gateway {
         &self,
         recorder: CallRecorder,
         attribution: Attribution<'_>,
+        conditions: Conditions,
     ) -> Result<CallReport, GatewayError> {
         let trace_id = recorder.state().head.trace_id;
         let redispatches = self.store.list_redispatches(trace_id)?;
-        let preparation = self.prepare(&recorder)?;
+        let preparation = self.prepare(&recorder)?.under(conditions);
         if let Some((code, reason)) = self.denial(&recorder)? {
             return Err(GatewayError::Refused { trace_id, code, reason });
         }
@@ -376,7 +397,8 @@ impl Gateway {
         let by = Some(attribution.sign(&statement)?);
         let reason = attribution.reason.to_owned();
         let again = Again { by, reason, did_not_run: true };
-        self.redispatch(recorder, &preparation, redispatches, again)
+        let unknown = UnknownEffect { recorder, redispatches, failure: None };
+        self.dispatch_again_and_settle(unknown, &preparation, again)
     }
 
     /// Records what a person says became of an interrupted call.

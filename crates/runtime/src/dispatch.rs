@@ -3,9 +3,12 @@
 use std::time::Instant;
 
 use serde_json::{Value, json};
-use windlass_connect::{Certainty, Job, Reply, Target};
+use windlass_connect::{Certainty, Job, Limits, Reply, Target, one_line};
 use windlass_kernel::artifact::{DecidedBy, EffectError, Redispatch, SettledBy, ToolEffect};
-use windlass_kernel::{ArtifactId, Call, Code, Outcome, SCHEMA_VERSION, Timestamp, canon};
+use windlass_kernel::{
+    ArtifactId, Call, Code, Outcome, RiskLevel, SCHEMA_VERSION, Timestamp, canon,
+};
+use windlass_policy::OnUncertain;
 use windlass_store::fault;
 
 use crate::error::GatewayError;
@@ -28,13 +31,26 @@ pub struct Settlement {
     pub by: SettledBy,
 }
 
+/// What came of a dispatch.
+pub(crate) struct Dispatched {
+    pub settlement: Settlement,
+    /// Whether nobody knows what became of it, so that the rule of its tool applies.
+    pub is_unknown: bool,
+}
+
+impl Dispatched {
+    const fn known(settlement: Settlement) -> Self {
+        Self { settlement, is_unknown: false }
+    }
+}
+
 impl Gateway {
     /// Dispatches the call of the recorder, whose dispatch is recorded.
     pub(crate) fn dispatch(
         &self,
         recorder: &CallRecorder,
         preparation: &Preparation,
-    ) -> Result<Settlement, GatewayError> {
+    ) -> Result<Dispatched, GatewayError> {
         let call = recorder.state();
         let (Some(request), Some((tool_call, _))) = (call.effective_request(), &call.tool_call)
         else {
@@ -48,15 +64,18 @@ impl Gateway {
             class: preparation.class,
             tool_call_id: tool_call.tool_call_id,
             idempotency_key: tool_call.idempotency_key.as_deref(),
-            limits: preparation.limits,
+            limits: Limits { timeout: preparation.timeout(), ..preparation.limits },
             confinement: preparation.confinement.as_ref(),
             foreseen: tool_call.foreseen.as_ref(),
         };
         if preparation.target == Target::Person {
-            return Ok(person_answer(call));
+            return Ok(Dispatched::known(person_answer(call)));
         }
         if preparation.target == Target::Agent {
-            return Ok(agent_permitted(call));
+            return Ok(Dispatched::known(agent_permitted(call)));
+        }
+        if preparation.is_out_of_time() {
+            return Ok(Dispatched::known(out_of_time()));
         }
         fault::point("dispatch.before");
         let started = Instant::now();
@@ -66,7 +85,9 @@ impl Gateway {
         if let Reply::Failure { code: Code::Interrupted, .. } = &reply {
             return Err(GatewayError::Interrupted { trace_id: Some(call.head.trace_id) });
         }
-        Ok(self.read_reply(reply, preparation, duration_ms))
+        let is_unknown = is_unknown(&reply, preparation);
+        let settlement = self.read_reply(reply, preparation, duration_ms);
+        Ok(Dispatched { settlement, is_unknown })
     }
 
     /// Converts the reply of a connector; a result that cannot be recorded becomes an error.
@@ -86,7 +107,7 @@ impl Gateway {
         };
         self.supervisor.redact(&mut result);
         if let Some(error) = &mut error {
-            error.message = self.redacted(&error.message);
+            error.message = one_line(&self.redacted(&error.message));
         }
         let bytes_max = preparation.limits.output_bytes_max;
         match canon::measure(&result) {
@@ -109,6 +130,12 @@ impl Gateway {
             Some(_) => Outcome::Error,
         };
         Settlement { outcome, result, error, duration_ms, by: SettledBy::Answer }
+    }
+
+    /// Returns a text without the secrets in it, as it may be shortened and stored.
+    #[must_use]
+    pub fn without_secrets(&self, text: &str) -> String {
+        self.redacted(text)
     }
 
     /// Returns a text without the secrets in it, as it may be stored.
@@ -148,9 +175,28 @@ impl Gateway {
     }
 }
 
+/// Whether the effect of a call is unknown. A read has none. A command is ended with all its processes, so what it has done is
+/// done: only a rule that finds it out or undoes it says more.
+fn is_unknown(reply: &Reply, preparation: &Preparation) -> bool {
+    let Reply::Failure { certainty: Certainty::Unknown, .. } = reply else { return false };
+    let applies = match (&preparation.target, &preparation.on_uncertain) {
+        (Target::Command { .. }, OnUncertain::Hold | OnUncertain::Retry) => false,
+        (_, _) => true,
+    };
+    applies && preparation.class != RiskLevel::Read
+}
+
 /// Whether a command ended with 1 and said nothing about why.
 fn found_nothing(result: &Value) -> bool {
     result.get("exit_code") == Some(&json!(1)) && result.get("stderr") == Some(&json!(""))
+}
+
+/// The result of a call for which no working time is left.
+fn out_of_time() -> Settlement {
+    let message = "no working time was left, so it was not made".to_owned();
+    let error = EffectError { code: Code::ToolTimeout, message, may_have_run: false };
+    let (outcome, result, by) = (Outcome::Error, Value::Null, SettledBy::Answer);
+    Settlement { outcome, result, error: Some(error), duration_ms: 0, by }
 }
 
 /// The result of a question: the reason of whoever approved it.

@@ -8,24 +8,23 @@ use windlass_journal::{Check, JournalError, Reader, Recorder};
 use windlass_kernel::artifact::{
     ActionRequest, Artifact, DecidedBy, Decision, Redispatch, SupervisorDecision, ToolCall,
 };
-use windlass_kernel::recovery::RecoveryPlan;
 use windlass_kernel::{
     ArtifactId, Call, Code, Digest, RiskLevel, SCHEMA_VERSION, State, ToolCallId, TraceId,
     shown_with_files,
 };
 use windlass_policy::Verdict;
-use windlass_store::{After, AppendError, IdempotencyRecord, KeyAction, Reservation, Slot, Store};
+use windlass_store::{After, AppendError, KeyAction, Reservation, Store};
 
 use crate::call_log::CallLog;
 use crate::clock::Clock;
 use crate::dispatch::Settlement;
 use crate::error::GatewayError;
+use crate::keys::slot_of;
 use crate::people::People;
-use crate::recover::Recovery;
 use crate::report::{CallReport, CallView, HoldQuestion};
 use crate::request::{self, CallRequest};
 use crate::secrets::FilledArgs;
-use crate::supervisor::{Examination, Preparation, Ruling, Supervisor};
+use crate::supervisor::{Conditions, Examination, Preparation, Ruling, Supervisor};
 
 /// The recorder of one call's trace.
 pub(crate) type CallRecorder = Recorder<Call>;
@@ -109,8 +108,16 @@ impl Gateway {
         request: CallRequest,
         time_left: Option<Duration>,
     ) -> Result<CallReport, GatewayError> {
+        self.call_under(request, Conditions::within(time_left))
+    }
+
+    pub(crate) fn call_under(
+        &self,
+        request: CallRequest,
+        conditions: Conditions,
+    ) -> Result<CallReport, GatewayError> {
         let log = CallLog::start();
-        let result = self.judge_and_start(request, time_left);
+        let result = self.judge_and_start(request, conditions);
         log.call(&result);
         result
     }
@@ -118,7 +125,7 @@ impl Gateway {
     fn judge_and_start(
         &self,
         request: CallRequest,
-        time_left: Option<Duration>,
+        conditions: Conditions,
     ) -> Result<CallReport, GatewayError> {
         let request = request.compose(self.clock.as_ref(), &self.workspace)?;
         let ruling = self.supervisor.judge(&request);
@@ -128,12 +135,12 @@ impl Gateway {
                 // A repeated request needs no answer: the first call with its key was decided.
                 Some(record) => {
                     let timeout = self.supervisor.prepare(&request).map(|how| how.limits.timeout);
-                    self.repeat(request, record, timeout.unwrap_or_default())
+                    self.repeat(request, record, timeout.unwrap_or_default(), conditions)
                 }
-                None => self.ask(request, ruling),
+                None => self.ask(request, ruling, conditions),
             },
             Verdict::Allow => match self.supervisor.prepare(&request) {
-                Ok(preparation) => self.start(request, ruling, &preparation.within(time_left)),
+                Ok(preparation) => self.start(request, ruling, preparation, conditions),
                 Err(refusal) => {
                     let (code, reason) = (Some(refusal.code), refusal.reason);
                     self.deny(request, Ruling { verdict: Verdict::Deny, code, reason, ..ruling })
@@ -167,7 +174,7 @@ impl Gateway {
         let held = self.store.is_held(&self.store.load_state(trace_id)?)?;
         let question = match &call.request {
             Some((request, _)) if call.head.state == Some(State::Pending) && !held => {
-                self.supervisor.judge(request).reason
+                self.judge(request).reason
             }
             _ => String::new(),
         };
@@ -199,7 +206,7 @@ impl Gateway {
         let Some((request, digest)) = &call.request else { return CallView::default() };
         let is_here = request.proposal.workspace == self.workspace;
         let examination = if is_here {
-            self.supervisor.examine(request)
+            self.examine(request)
         } else {
             let folder = request.proposal.workspace.clone();
             let findings = vec!["not examined: it belongs to another folder".to_owned()];
@@ -244,9 +251,14 @@ impl Gateway {
     }
 
     /// Records a request that a person must decide on, and dispatches it if a person has granted it.
-    fn ask(&self, mut request: ActionRequest, ruling: Ruling) -> Result<CallReport, GatewayError> {
+    fn ask(
+        &self,
+        mut request: ActionRequest,
+        ruling: Ruling,
+        conditions: Conditions,
+    ) -> Result<CallReport, GatewayError> {
         request.files = self.supervisor.examine(&request).files;
-        let preparation = self.supervisor.prepare(&request);
+        let preparation = self.supervisor.prepare(&request).map(|how| how.under(conditions));
         let question = question_to_person(&request, preparation.as_ref().ok());
         let mut recorder = self.open(request)?;
         recorder.commit(KeyAction::None, After::Keep)?;
@@ -268,9 +280,11 @@ impl Gateway {
         &self,
         request: ActionRequest,
         ruling: Ruling,
-        preparation: &Preparation,
+        preparation: Preparation,
+        conditions: Conditions,
     ) -> Result<CallReport, GatewayError> {
         GatewayError::check_signal()?;
+        let preparation = &preparation.under(conditions);
         let single_commit = self.settings.reads == ReadDurability::WithEffect
             && preparation.class == RiskLevel::Read
             && request.idempotency_key.is_none();
@@ -287,7 +301,8 @@ impl Gateway {
                     let Some((request, _)) = recorder.into_state().request else {
                         return Err(JournalError::Append(AppendError::KeyTaken(record)).into());
                     };
-                    return self.repeat(request, *record, preparation.limits.timeout);
+                    let timeout = preparation.limits.timeout;
+                    return self.repeat(request, *record, timeout, conditions);
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -380,92 +395,6 @@ impl Gateway {
         Ok(key)
     }
 
-    /// Returns the record of the request's idempotency key, if another call has used it up.
-    fn key_record(
-        &self,
-        request: &ActionRequest,
-    ) -> Result<Option<IdempotencyRecord>, GatewayError> {
-        match &request.idempotency_key {
-            Some(key) => {
-                let record = self.store.load_idempotency(&slot_of(request, key.clone()))?;
-                Ok(record.filter(|record| request.run.is_some() || !record.did_not_run))
-            }
-            None => Ok(None),
-        }
-    }
-
-    /// Handles a request whose idempotency key is taken: returns the recorded effect, waits for a call
-    /// in progress, or refuses the request if the key was used for another request.
-    fn repeat(
-        &self,
-        request: ActionRequest,
-        record: IdempotencyRecord,
-        timeout: Duration,
-    ) -> Result<CallReport, GatewayError> {
-        let slot = record.reservation.slot.clone();
-        let trace_id = request.trace_id;
-        let digest = request
-            .proposal
-            .digest()
-            .map_err(|source| JournalError::NotCanonical { trace_id, source })?;
-        if record.reservation.request_digest != digest {
-            let reason = format!(
-                "the idempotency key was used for another request, in trace {}; use a new key for a \
-                 new request",
-                record.trace_id
-            );
-            let code = Some(Code::IdempotencyConflict);
-            let rules = Vec::new();
-            return self.deny(request, Ruling { verdict: Verdict::Deny, code, reason, rules });
-        }
-        self.await_effect(&slot, record, timeout + self.settings.key_wait, request.run)
-    }
-
-    /// Waits until the call with the key has ended or is on hold. Recovers it if its process dies.
-    pub(crate) fn await_effect(
-        &self,
-        slot: &Slot,
-        mut record: IdempotencyRecord,
-        wait_max: Duration,
-        run: Option<TraceId>,
-    ) -> Result<CallReport, GatewayError> {
-        let mut waited = Duration::ZERO;
-        let mut pause = Duration::from_millis(1);
-        loop {
-            if record.effect_digest.is_some() {
-                let mut report = self.show(record.trace_id)?;
-                report.replayed = true;
-                return Ok(report);
-            }
-            match self.recover_for(record.trace_id, run) {
-                // The call may have ended since the record was read: then its effect is replayed.
-                Ok(Recovery { plan, report }) => {
-                    return Ok(CallReport { replayed: plan == RecoveryPlan::Nothing, ..report });
-                }
-                Err(error) if !error.is_held() || waited >= wait_max => return Err(error),
-                Err(_) => {}
-            }
-            GatewayError::check_signal()?;
-            std::thread::sleep(pause);
-            waited += pause;
-            pause = (pause * 2).min(Duration::from_millis(50));
-            if let Some(newer) = self.store.load_idempotency(slot)? {
-                record = newer;
-            }
-        }
-    }
-
-    /// Dispatches a recorded call and records its effect.
-    pub(crate) fn dispatch_and_settle(
-        &self,
-        recorder: CallRecorder,
-        preparation: &Preparation,
-        redispatches: Vec<Redispatch>,
-    ) -> Result<CallReport, GatewayError> {
-        let settlement = self.dispatch(&recorder, preparation)?;
-        self.settle(recorder, settlement, redispatches)
-    }
-
     /// Records the effect of a call and releases the lease of its trace in one transaction.
     pub(crate) fn settle(
         &self,
@@ -478,15 +407,6 @@ impl Gateway {
         recorder.add(&Artifact::Effect(effect))?;
         recorder.commit(KeyAction::None, After::Release)?;
         Ok(CallReport::of(recorder.into_state(), redispatches))
-    }
-}
-
-/// The slot of an idempotency key, in which a request takes effect at most once.
-pub(crate) fn slot_of(request: &ActionRequest, idempotency_key: String) -> Slot {
-    Slot {
-        server_id: request.proposal.tool_server.clone(),
-        tool_name: request.proposal.tool_name.clone(),
-        idempotency_key,
     }
 }
 

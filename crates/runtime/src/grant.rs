@@ -21,7 +21,19 @@ use crate::gateway::{CallRecorder, Gateway};
 use crate::people::{People, PersonError};
 use crate::report::CallReport;
 use crate::request::{CallRequest, RequestError};
-use crate::supervisor::Preparation;
+use crate::supervisor::{Conditions, Preparation};
+
+/// A grant that has expired is closed so much later: a clock that was wrong for some days ends none for good.
+const CLOCK_ERROR_MS_MAX: i64 = 7 * 24 * 3_600_000;
+
+/// Grants, and how many more there are that cannot be read. Verification says which.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct GrantList {
+    /// The grants, newest first.
+    pub grants: Vec<Grant>,
+    /// The number of those that cannot be read, and of traces of which nobody can tell what they are.
+    pub unreadable: u64,
+}
 
 /// The number of grants that are listed at a time.
 const PAGE: usize = 256;
@@ -133,19 +145,22 @@ impl Gateway {
         Ok(recorder.into_state())
     }
 
-    /// Lists the grants, newest first; those that have ended only on request. A grant that cannot be
-    /// read is left out; verification reports it.
+    /// Lists the grants, newest first; those that have ended only on request.
     ///
     /// # Errors
     /// [`GatewayError`] if the store fails.
-    pub fn grants(&self, ended_too: bool) -> Result<Vec<Grant>, GatewayError> {
-        let mut all = self.grants_in(State::Granted)?;
+    pub fn grants(&self, ended_too: bool) -> Result<GrantList, GatewayError> {
+        let store = self.store.as_ref();
+        let mut list = grants_in(store, State::Granted)?;
         if ended_too {
-            all.extend(self.grants_in(State::Withdrawn)?);
-            all.sort_by_key(|grant| std::cmp::Reverse(grant.head.trace_id));
-            all.dedup_by_key(|grant| grant.head.trace_id);
+            let ended = grants_in(store, State::Withdrawn)?;
+            list.unreadable += ended.unreadable;
+            list.grants.extend(ended.grants);
+            list.grants.sort_by_key(|grant| std::cmp::Reverse(grant.head.trace_id));
+            list.grants.dedup_by_key(|grant| grant.head.trace_id);
         }
-        Ok(all)
+        list.unreadable += store.count()?.unreadable;
+        Ok(list)
     }
 
     /// Returns a grant, verified.
@@ -158,7 +173,7 @@ impl Gateway {
     }
 
     fn grants_in(&self, state: State) -> Result<Vec<Grant>, GatewayError> {
-        grants_in(self.store.as_ref(), state)
+        Ok(grants_in(self.store.as_ref(), state)?.grants)
     }
 
     /// Records a use of a grant that covers the recorder's call, if there is one: of a grant for the run
@@ -285,7 +300,14 @@ impl Gateway {
     fn end_grant(&self, trace_id: TraceId) -> Result<(), GatewayError> {
         let Some(mut recorder) = self.try_grant(trace_id, Duration::ZERO)? else { return Ok(()) };
         let now = self.clock.now();
+        let ended_long_ago = |(terms, _): &(Terms, Decided)| {
+            now.unix_ms().saturating_sub(terms.until.unix_ms()) >= CLOCK_ERROR_MS_MAX
+        };
         let cause = match recorder.state().status(now) {
+            // It cannot be used now, and can again if the clock was wrong.
+            Status::Expired if !recorder.state().granted.as_ref().is_some_and(ended_long_ago) => {
+                return Ok(());
+            }
             Status::Expired => EndCause::Expired,
             Status::UsedUp => EndCause::UsedUp,
             Status::Open | Status::Revoked => return Ok(()),
@@ -362,7 +384,7 @@ impl Gateway {
                 let run = recorder.state().request.as_ref().and_then(|(request, _)| request.run);
                 // It releases the lease.
                 drop(recorder);
-                self.close_repeated(trace_id, run, proposal, *record, preparation.limits.timeout)
+                self.close_repeated(trace_id, run, proposal, *record, preparation)
             }
             Err(error) => Err(error.into()),
         }
@@ -376,7 +398,7 @@ impl Gateway {
         run: Option<TraceId>,
         proposal: Option<Digest>,
         record: IdempotencyRecord,
-        timeout: Duration,
+        preparation: &Preparation,
     ) -> Result<CallReport, GatewayError> {
         let mut recorder = CallRecorder::open(&self.store, trace_id, Vec::new())?;
         let reason = format!("its idempotency key was used by trace {}", record.trace_id);
@@ -387,7 +409,9 @@ impl Gateway {
             return Ok(CallReport::of(recorder.into_state(), Vec::new()));
         }
         let slot = record.reservation.slot.clone();
-        self.await_effect(&slot, record, timeout + self.settings.key_wait, run)
+        let wait_max = preparation.limits.timeout + self.settings.key_wait;
+        let conditions = Conditions { until: preparation.until, ..Conditions::default() };
+        self.await_effect(&slot, record, wait_max, run, conditions)
     }
 
     /// Records that a decision about a grant was refused.
@@ -432,13 +456,13 @@ pub fn grants_of_everything(
     store: &dyn Store,
     now: Timestamp,
 ) -> Result<Vec<(Terms, Decided)>, GatewayError> {
-    let open = grants_in(store, State::Granted)?.into_iter();
+    let open = grants_in(store, State::Granted)?.grants.into_iter();
     let open = open.filter(|grant| grant.status(now) == Status::Open);
     Ok(open.filter_map(|grant| grant.granted).filter(|(terms, _)| terms.everything).collect())
 }
 
-fn grants_in(store: &dyn Store, state: State) -> Result<Vec<Grant>, GatewayError> {
-    let mut all = Vec::new();
+fn grants_in(store: &dyn Store, state: State) -> Result<GrantList, GatewayError> {
+    let mut all = GrantList::default();
     let open_only = state == State::Granted;
     let mut filter = TraceFilter { open_only, state: Some(state), ..TraceFilter::all(PAGE) };
     loop {
@@ -447,8 +471,8 @@ fn grants_in(store: &dyn Store, state: State) -> Result<Vec<Grant>, GatewayError
         for trace in &page {
             // Another process may be using it, so that its end is not compared.
             match Reader::<Grant>::state_of(store, trace.head.trace_id, Check::Prefix) {
-                Ok(grant) => all.push(grant),
-                Err(error) if error.is_damage() => {}
+                Ok(grant) => all.grants.push(grant),
+                Err(error) if error.is_damage() => all.unreadable += 1,
                 Err(error) => return Err(error.into()),
             }
         }

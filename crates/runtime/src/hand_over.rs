@@ -12,12 +12,13 @@ use windlass_kernel::artifact::{
 };
 use windlass_kernel::{Call, Code, Digest, Outcome, PlanId, RiskLevel, State, TraceId, canon};
 use windlass_policy::{OnUncertain, Verdict};
-use windlass_store::{After, AppendError, KeyAction, TraceFilter};
+use windlass_store::{After, AppendError, IdempotencyRecord, KeyAction, StoreError, TraceFilter};
 
 use crate::decide::first_difference;
 use crate::dispatch::Settlement;
 use crate::error::GatewayError;
-use crate::gateway::{CallRecorder, Gateway, slot_of};
+use crate::gateway::{CallRecorder, Gateway};
+use crate::keys::slot_of;
 use crate::report::{CallReport, HoldQuestion};
 use crate::request::{self, CallRequest};
 use crate::supervisor::{Preparation, Ruling};
@@ -30,6 +31,9 @@ const MESSAGE_CHARS_MAX: usize = 1000;
 
 /// The most open calls of a client that are looked through.
 const OPEN_CALLS_MAX: usize = 10_000;
+
+/// The kind of resource that names a client's use of a tool.
+pub const TOOL_USE: &str = "tool-use";
 
 /// How keys of our own begin. Those of clients begin with their names.
 const OWN_KEY: &str = "call/";
@@ -101,20 +105,7 @@ impl Gateway {
         self.hand_over_as(request, asking, None)
     }
 
-    /// As [`Gateway::hand_over`], but a person is asked about a call that the policy permits, for this reason.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn hand_over_asking(
-        &self,
-        request: CallRequest,
-        asking: Asking<'_>,
-        reason: String,
-    ) -> Result<CallReport, GatewayError> {
-        self.hand_over_as(request, asking, Some(reason))
-    }
-
-    fn hand_over_as(
+    pub(crate) fn hand_over_as(
         &self,
         request: CallRequest,
         asking: Asking<'_>,
@@ -176,6 +167,9 @@ impl Gateway {
         let trace_id = request.trace_id;
         request.idempotency_key.get_or_insert_with(|| own_key(trace_id));
         request::redact(&mut request, |value| self.supervisor.redact(value));
+        if let Some(record) = self.key_record(&request)? {
+            return self.given_before(request, &record);
+        }
         let mut recorder = self.open(request)?;
         recorder.commit(KeyAction::None, After::Keep)?;
         match self.take_use(&recorder)? {
@@ -214,25 +208,54 @@ impl Gateway {
         match recorder.commit(key, After::Release) {
             Ok(()) => Ok(CallReport::of(recorder.into_state(), Vec::new())),
             Err(JournalError::Append(AppendError::KeyTaken(record))) => {
-                // Nothing was committed.
                 let Some((request, _)) = recorder.into_state().request else {
                     return Err(JournalError::Append(AppendError::KeyTaken(record)).into());
                 };
-                let reason = format!(
-                    "the agent was given this call before, in trace {}; what became of it is not known here",
-                    record.trace_id
-                );
-                let (verdict, code, rules) =
-                    (Verdict::Deny, Some(Code::IdempotencyConflict), Vec::new());
-                self.deny(request, Ruling { verdict, code, reason, rules })
+                self.given_before(request, &record)
             }
             Err(error) => Err(error.into()),
         }
     }
 
+    /// The answer to a call whose key was used: the recorded one, if the client asks for the same call again and has not
+    /// reported it, as after the death of a hook.
+    fn given_before(
+        &self,
+        request: ActionRequest,
+        record: &IdempotencyRecord,
+    ) -> Result<CallReport, GatewayError> {
+        let trace_id = request.trace_id;
+        let given = Reader::<Call>::state_of(&*self.store, record.trace_id, Check::Verified)?;
+        let is_same = record.reservation.request_digest == digest_of(&request.proposal, trace_id)?
+            && given.head.state == Some(State::Executing);
+        let reason = format!(
+            "the agent was given this call before, in trace {}; what became of it is not known here",
+            record.trace_id
+        );
+        let (code, rules) = (Some(Code::IdempotencyConflict), Vec::new());
+        match self.store.load_state(trace_id) {
+            // It was recorded before a grant was used for it.
+            Ok(_) => {
+                let mut recorder = CallRecorder::open(&self.store, trace_id, Vec::new())?;
+                let by = DecidedBy::Policy { rules };
+                self.add_decision(&mut recorder, Decision::Deny, reason, code, by)?;
+                recorder.commit(KeyAction::None, After::Release)?;
+                if !is_same {
+                    return Ok(CallReport::of(recorder.into_state(), Vec::new()));
+                }
+            }
+            Err(StoreError::NotFound { .. }) if !is_same => {
+                return self.deny(request, Ruling { verdict: Verdict::Deny, code, reason, rules });
+            }
+            Err(StoreError::NotFound { .. }) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(CallReport { replayed: true, ..CallReport::of(given, Vec::new()) })
+    }
+
     /// Lets a call through that a person has approved or granted, or asks about it. Such calls have keys of our own,
     /// because the client names the same call otherwise when it asks again.
-    fn ask_for_client(
+    pub(crate) fn ask_for_client(
         &self,
         mut request: ActionRequest,
         ruling: Ruling,
@@ -240,8 +263,22 @@ impl Gateway {
         asking: Asking<'_>,
     ) -> Result<CallReport, GatewayError> {
         let key = request.idempotency_key.replace(own_key(request.trace_id));
-        request.files = self.supervisor.examine(&request).files;
+        request.files = self.examine(&request).files;
         let digest = digest_of(&request.proposal, request.trace_id)?;
+        // The same event once more: its hook died before it answered.
+        let is_of_use = request.resources.iter().any(|one| one.kind == TOOL_USE);
+        let given = if is_of_use {
+            self.open_calls_of(request.plan_id, State::Executing, digest)?
+        } else {
+            Vec::new()
+        };
+        for trace_id in given {
+            let call = Reader::<Call>::state_of(&*self.store, trace_id, Check::Verified)?;
+            let is_same = |(given, _): &(ActionRequest, _)| given.resources == request.resources;
+            if call.request.as_ref().is_some_and(is_same) {
+                return Ok(CallReport { replayed: true, ..CallReport::of(call, Vec::new()) });
+            }
+        }
         let approved = self.open_calls_of(request.plan_id, State::Authorized, digest)?;
         for trace_id in approved {
             if let Some(report) = self.hand_over_approved(trace_id, &request.files, preparation)? {
@@ -367,7 +404,7 @@ impl Gateway {
     }
 
     /// The open calls of a plan in a state with these arguments and a key of our own, oldest first.
-    fn open_calls_of(
+    pub(crate) fn open_calls_of(
         &self,
         plan_id: PlanId,
         state: State,
@@ -391,7 +428,7 @@ impl Gateway {
 }
 
 /// The preparation of a call that no registry knows and that is never dispatched.
-fn unprepared() -> Preparation {
+pub(crate) fn unprepared() -> Preparation {
     Preparation {
         target: Target::Client,
         tool: String::new(),
@@ -402,11 +439,12 @@ fn unprepared() -> Preparation {
         confinement: None,
         args: None,
         no_match_is_an_answer: false,
+        until: None,
     }
 }
 
 /// The key of a call for which the client has no id that lasts.
-fn own_key(trace_id: TraceId) -> String {
+pub(crate) fn own_key(trace_id: TraceId) -> String {
     format!("{OWN_KEY}{trace_id}")
 }
 
@@ -416,6 +454,6 @@ fn one_line(text: &str) -> String {
     shown.take(MESSAGE_CHARS_MAX).collect()
 }
 
-fn digest_of(proposal: &Proposal, trace_id: TraceId) -> Result<Digest, GatewayError> {
+pub(crate) fn digest_of(proposal: &Proposal, trace_id: TraceId) -> Result<Digest, GatewayError> {
     proposal.digest().map_err(|source| JournalError::NotCanonical { trace_id, source }.into())
 }

@@ -342,7 +342,7 @@ impl Supervisor for PolicySupervisor {
                 timeout: Duration::from_millis(tool.timeout_ms),
                 output_bytes_max: usize::try_from(tool.output_bytes_max).unwrap_or(usize::MAX),
             },
-            on_uncertain: tool.on_uncertain(server),
+            on_uncertain: tool.on_uncertain(server, request.idempotency_key.as_deref()),
             retries_max: tool.retries_max,
             confinement: self.confinement(server, tool, scope).map(|confinement| Confinement {
                 named: self.judgement(&Self::question(request)).written,
@@ -350,6 +350,7 @@ impl Supervisor for PolicySupervisor {
             }),
             no_match_is_an_answer: tool.no_match_is_an_answer(filled),
             args,
+            until: None,
         })
     }
 

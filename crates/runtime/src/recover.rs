@@ -4,10 +4,10 @@
 use serde::Serialize;
 use serde_json::Value;
 use windlass_journal::{Check, JournalError, Reader};
-use windlass_kernel::artifact::{ActionRequest, Decider, EffectError, Redispatch, SettledBy};
+use windlass_kernel::artifact::{ActionRequest, EffectError, Redispatch, SettledBy};
 use windlass_kernel::recovery::{RecoveryPlan, UncertainRule, plan};
-use windlass_kernel::{Call, Code, Machine, Outcome, RiskLevel, State, TraceId};
-use windlass_policy::{OnUncertain, Verdict};
+use windlass_kernel::{Call, Code, Machine, Outcome, State, TraceId};
+use windlass_policy::Verdict;
 use windlass_store::{After, AppendError, TraceFilter, TraceState};
 
 use crate::call_log::CallLog;
@@ -15,8 +15,8 @@ use crate::dispatch::Settlement;
 use crate::error::GatewayError;
 use crate::gateway::{CallRecorder, Gateway};
 use crate::report::{CallReport, HoldQuestion};
-use crate::request::CallRequest;
-use crate::supervisor::Preparation;
+use crate::supervisor::{Conditions, Preparation};
+use crate::unknown_effect::UnknownEffect;
 
 /// The number of open traces that are listed at a time.
 const PAGE: usize = 256;
@@ -37,15 +37,6 @@ pub struct RecoveredCall {
     pub trace_id: TraceId,
     /// The result; an error does not affect other traces.
     pub result: Result<Recovery, GatewayError>,
-}
-
-/// Why a call is dispatched again.
-pub(crate) struct Again {
-    /// Who said so, if a person did.
-    pub by: Option<Decider>,
-    pub reason: String,
-    /// It is known that no dispatch before took effect.
-    pub did_not_run: bool,
 }
 
 impl Gateway {
@@ -117,7 +108,7 @@ impl Gateway {
     /// [`GatewayError`]: `Journal` with `Held` if another live process works on the call, or with the
     /// chain error if its trace is corrupt; `OfRun` if a run makes it. The trace is then not changed.
     pub fn recover(&self, trace_id: TraceId) -> Result<Recovery, GatewayError> {
-        self.recover_for(trace_id, None)
+        self.recover_for(trace_id, None, Conditions::default())
     }
 
     /// Recovers one call of this run, or of none.
@@ -125,9 +116,10 @@ impl Gateway {
         &self,
         trace_id: TraceId,
         run: Option<TraceId>,
+        conditions: Conditions,
     ) -> Result<Recovery, GatewayError> {
         let log = CallLog::start();
-        let result = self.recover_call(trace_id, run);
+        let result = self.recover_call(trace_id, run, conditions);
         log.recovery(trace_id, &result);
         result
     }
@@ -136,11 +128,12 @@ impl Gateway {
         &self,
         trace_id: TraceId,
         run: Option<TraceId>,
+        conditions: Conditions,
     ) -> Result<Recovery, GatewayError> {
         let recorder = CallRecorder::open(&self.store, trace_id, Vec::new())?;
         require_run(recorder.state(), run)?;
         let redispatches = self.store.list_redispatches(trace_id)?;
-        let preparation = self.prepare(&recorder);
+        let preparation = self.prepare(&recorder).map(|how| how.under(conditions));
         let (rule, retries_max) = match &preparation {
             Ok(preparation) => (preparation.uncertain_rule(), preparation.retries_max),
             // A tool that is no longer registered cannot be called; a person must decide.
@@ -159,30 +152,29 @@ impl Gateway {
                     return Ok(Recovery { plan, report });
                 }
                 let reason = match &recorder.state().request {
-                    Some((request, _)) => self.supervisor.judge(request).reason,
+                    Some((request, _)) => self.judge(request).reason,
                     None => String::new(),
                 };
                 self.leave(recorder, redispatches, Some((HoldQuestion::MayItRun, reason)))?
             }
             RecoveryPlan::Start => self.start_approved(recorder, &preparation?)?,
-            RecoveryPlan::Redispatch => {
-                let reason = "its process died before the effect was recorded".to_owned();
-                let again = Again { by: None, reason, did_not_run: false };
-                self.redispatch(recorder, &preparation?, redispatches, again)?
-            }
-            RecoveryPlan::Probe => self.probe(recorder, &preparation?, redispatches)?,
-            RecoveryPlan::Compensate => self.compensate(recorder, &preparation?, redispatches)?,
-            RecoveryPlan::Hold => {
-                let reason = match &preparation {
-                    Err(GatewayError::Recovery { reason, .. }) => reason.clone(),
-                    Err(other) => other.to_string(),
-                    Ok(_) if rule == UncertainRule::Hold => {
-                        "it may have run, and running it again may repeat its effect".to_owned()
-                    }
-                    Ok(_) => format!("it was dispatched {} times without a response", count + 1),
-                };
-                self.leave_on_hold(recorder, redispatches, reason)?
-            }
+            RecoveryPlan::Redispatch
+            | RecoveryPlan::Probe
+            | RecoveryPlan::Compensate
+            | RecoveryPlan::Hold => match &preparation {
+                Ok(preparation) => {
+                    let unknown = UnknownEffect { recorder, redispatches, failure: None };
+                    self.resolve(unknown, preparation)?
+                }
+                Err(error) => {
+                    let reason = if let GatewayError::Recovery { reason, .. } = error {
+                        reason.clone()
+                    } else {
+                        error.to_string()
+                    };
+                    self.leave_on_hold(recorder, redispatches, reason)?
+                }
+            },
         };
         Ok(Recovery { plan, report })
     }
@@ -203,7 +195,7 @@ impl Gateway {
         request: &ActionRequest,
     ) -> Result<Preparation, GatewayError> {
         self.require_workspace(trace_id, request)?;
-        self.supervisor.prepare(request).map_err(|refusal| GatewayError::Recovery {
+        self.prepare_any(request).map_err(|refusal| GatewayError::Recovery {
             trace_id,
             reason: format!("{}: {}", refusal.code, refusal.reason),
         })
@@ -241,7 +233,7 @@ impl Gateway {
     }
 
     /// Leaves a call that may have run to a person.
-    fn leave_on_hold(
+    pub(crate) fn leave_on_hold(
         &self,
         recorder: CallRecorder,
         redispatches: Vec<Redispatch>,
@@ -287,173 +279,9 @@ impl Gateway {
         let Some(request) = recorder.state().effective_request() else {
             return Err(GatewayError::missing(recorder.state().head.trace_id, "request"));
         };
-        let ruling = self.supervisor.judge(&request);
+        let ruling = self.judge(&request);
         let is_denied = ruling.verdict == Verdict::Deny;
         Ok(is_denied.then(|| (ruling.code.unwrap_or(Code::PolicyDenied), ruling.reason)))
-    }
-
-    /// Records a repeated dispatch, then dispatches the same call again. What no person has decided just now, the policy of
-    /// now must allow.
-    pub(crate) fn redispatch(
-        &self,
-        recorder: CallRecorder,
-        preparation: &Preparation,
-        mut redispatches: Vec<Redispatch>,
-        again: Again,
-    ) -> Result<CallReport, GatewayError> {
-        GatewayError::check_signal()?;
-        let Again { by, reason, did_not_run } = again;
-        if by.is_none()
-            && let Some((_, reason)) = self.denial(&recorder)?
-        {
-            let reason = format!("the policy denies it now, so it is not run again: {reason}");
-            return self.leave_on_hold(recorder, redispatches, reason);
-        }
-        let attempt = count(&redispatches).saturating_add(2);
-        // What a person signed is without secrets already.
-        let reason = if by.is_none() { self.redacted(&reason) } else { reason };
-        let redispatch = Redispatch { attempt, ts: self.clock.now(), by, reason };
-        recorder.record_redispatch(&redispatch)?;
-        redispatches.push(redispatch);
-        let settlement = self.dispatch(&recorder, preparation)?;
-        match &settlement.error {
-            // That says nothing of the dispatches before.
-            Some(error)
-                if !error.may_have_run && !did_not_run && preparation.class != RiskLevel::Read =>
-            {
-                let reason = format!(
-                    "an earlier dispatch may have run, and it could not be run again: {}",
-                    error.message
-                );
-                self.leave_on_hold(recorder, redispatches, reason)
-            }
-            Some(_) | None => self.settle(recorder, settlement, redispatches),
-        }
-    }
-
-    /// Asks the server whether the idempotency key took effect, then acts on the recorded response.
-    fn probe(
-        &self,
-        recorder: CallRecorder,
-        preparation: &Preparation,
-        redispatches: Vec<Redispatch>,
-    ) -> Result<CallReport, GatewayError> {
-        let OnUncertain::Probe { tool, args, found, result } = &preparation.on_uncertain else {
-            return self.leave(recorder, redispatches, None);
-        };
-        let intent = "find out whether an interrupted call took effect";
-        let answer = self.side_call(&recorder, tool, args, RiskLevel::Read, None, intent)?;
-        match (answer.state, found.first(&answer.result)) {
-            (State::Completed, Some(Value::Bool(true))) => {
-                let result = match result {
-                    Some(pointer) => pointer.first(&answer.result).cloned().unwrap_or_default(),
-                    None => answer.result,
-                };
-                let by = SettledBy::Probe {
-                    trace_id: answer.trace_id,
-                    entry_digest: answer.latest_entry_digest,
-                };
-                let settlement = Settlement {
-                    outcome: Outcome::Success,
-                    result,
-                    error: None,
-                    duration_ms: 0,
-                    by,
-                };
-                self.settle(recorder, settlement, redispatches)
-            }
-            (State::Completed, Some(Value::Bool(false))) => {
-                let count = count(&redispatches);
-                let next =
-                    plan(recorder.state(), UncertainRule::Retry, count, preparation.retries_max);
-                if next != RecoveryPlan::Redispatch {
-                    let reason = format!("it was dispatched {} times without effect", count + 1);
-                    return self.leave_on_hold(recorder, redispatches, reason);
-                }
-                let reason =
-                    format!("the server reports in trace {} that it did not run", answer.trace_id);
-                let again = Again { by: None, reason, did_not_run: true };
-                self.redispatch(recorder, preparation, redispatches, again)
-            }
-            _ => {
-                let reason = format!("it is unknown whether it ran, see trace {}", answer.trace_id);
-                self.leave_on_hold(recorder, redispatches, reason)
-            }
-        }
-    }
-
-    /// Undoes the call, with an idempotency key derived from its id, then records it as failed.
-    fn compensate(
-        &self,
-        recorder: CallRecorder,
-        preparation: &Preparation,
-        redispatches: Vec<Redispatch>,
-    ) -> Result<CallReport, GatewayError> {
-        let OnUncertain::Compensate { tool, args } = &preparation.on_uncertain else {
-            return self.leave(recorder, redispatches, None);
-        };
-        let key = recorder.state().head.tool_call_id.map(|id| format!("windlass-undo-{id}"));
-        let intent = "undo an interrupted call whose effect is unknown";
-        let undo = self.side_call(&recorder, tool, args, RiskLevel::Write, key, intent)?;
-        if undo.state != State::Completed {
-            let reason = format!(
-                "the call that undoes it ended as {}, see trace {}",
-                undo.state, undo.trace_id
-            );
-            return self.leave_on_hold(recorder, redispatches, reason);
-        }
-        let error = EffectError {
-            code: Code::ToolCompensated,
-            message: "its effect was unknown after a crash, so it was undone".to_owned(),
-            may_have_run: false,
-        };
-        let by = SettledBy::Compensation {
-            trace_id: undo.trace_id,
-            entry_digest: undo.latest_entry_digest,
-        };
-        let (outcome, result) = (Outcome::Error, Value::Null);
-        let settlement = Settlement { outcome, result, error: Some(error), duration_ms: 0, by };
-        self.settle(recorder, settlement, redispatches)
-    }
-
-    /// Makes a call on behalf of another call; it is judged and recorded like any call.
-    fn side_call(
-        &self,
-        recorder: &CallRecorder,
-        tool: &str,
-        args: &Value,
-        declared_class: RiskLevel,
-        key: Option<String>,
-        intent: &str,
-    ) -> Result<CallReport, GatewayError> {
-        let call = recorder.state();
-        let trace_id = call.head.trace_id;
-        let Some(request) = call.effective_request() else {
-            return Err(GatewayError::missing(trace_id, "request"));
-        };
-        let args = windlass_policy::fill_template(
-            args,
-            request.idempotency_key.as_deref(),
-            &call.head.tool_call_id.map(|id| id.to_string()).unwrap_or_default(),
-            &request.proposal.args,
-        )
-        .map_err(|error| GatewayError::Recovery { trace_id, reason: error.to_string() })?;
-        self.call(CallRequest {
-            server: request.proposal.tool_server.clone(),
-            tool: tool.to_owned(),
-            args,
-            intent: intent.to_owned(),
-            resources: vec![windlass_kernel::artifact::Resource {
-                kind: "call".to_owned(),
-                id: trace_id.to_string(),
-            }],
-            declared_class,
-            key,
-            plan_id: Some(request.plan_id),
-            agent: request.agent.clone(),
-            phase: request.phase.clone(),
-            run: request.run,
-        })
     }
 }
 
@@ -469,6 +297,7 @@ pub(crate) fn require_run(call: &Call, run: Option<TraceId>) -> Result<(), Gatew
     }
 }
 
-fn count(redispatches: &[Redispatch]) -> u32 {
+/// The number of repeated dispatches.
+pub(crate) fn count(redispatches: &[Redispatch]) -> u32 {
     u32::try_from(redispatches.len()).unwrap_or(u32::MAX)
 }

@@ -1,5 +1,6 @@
 //! The report of a call that the gateway returns.
 
+use crate::several;
 use crate::supervisor::{Examination, Refusal};
 use serde::Serialize;
 use serde_json::Value;
@@ -137,6 +138,12 @@ impl CallReport {
             last_sequence_number: call.head.sequence_number,
             latest_entry_digest: call.head.entry_digest,
         }
+    }
+
+    /// Whether it stands for several calls of one use of a client's tool.
+    #[must_use]
+    pub fn stands_for_several(&self) -> bool {
+        self.made_by_client && self.tool == several::NAME
     }
 
     /// Adds a hold.

@@ -1,6 +1,6 @@
 //! The interface between the gateway and the policy.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::Serialize;
 use serde_json::Value;
@@ -103,14 +103,47 @@ pub struct Preparation {
     pub args: Option<FilledArgs>,
     /// Whether an exit with 1 without a message is an answer: a search found nothing.
     pub no_match_is_an_answer: bool,
+    /// When the working time of whoever makes the call is over.
+    pub until: Option<Instant>,
+}
+
+/// The conditions under which a call is dispatched.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Conditions {
+    /// When the working time is over.
+    pub until: Option<Instant>,
+    /// Whether it probes or undoes another call: then no third call is made because of it.
+    pub serves_other: bool,
+}
+
+impl Conditions {
+    /// The conditions of a call for which this time is left.
+    pub fn within(time_left: Option<Duration>) -> Self {
+        let until = time_left.and_then(|left| Instant::now().checked_add(left));
+        Self { until, serves_other: false }
+    }
 }
 
 impl Preparation {
-    /// The same, with no more time than is left.
-    pub(crate) fn within(mut self, time_left: Option<Duration>) -> Self {
-        let timeout = self.limits.timeout;
-        self.limits.timeout = time_left.map_or(timeout, |left| left.min(timeout));
+    /// The same, under the conditions of a caller.
+    pub(crate) fn under(mut self, conditions: Conditions) -> Self {
+        self.until = conditions.until;
+        if conditions.serves_other && self.on_uncertain != OnUncertain::Retry {
+            self.on_uncertain = OnUncertain::Hold;
+        }
         self
+    }
+
+    /// Whether the working time is over.
+    pub(crate) fn is_out_of_time(&self) -> bool {
+        self.until.is_some_and(|until| until <= Instant::now())
+    }
+
+    /// The time that the next dispatch may take.
+    pub(crate) fn timeout(&self) -> Duration {
+        let timeout = self.limits.timeout;
+        let left = |until: Instant| until.saturating_duration_since(Instant::now());
+        self.until.map_or(timeout, |until| left(until).min(timeout))
     }
 
     /// The kernel's rule for an unknown effect.

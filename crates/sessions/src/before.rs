@@ -1,9 +1,9 @@
 //! Whether a client may use a tool.
 
-use serde_json::{Value, json};
+use serde_json::json;
 use windlass_hooks::{Answer, HookEvent, MappedCall, ToolUse};
 use windlass_kernel::{Code, State};
-use windlass_runtime::{Asking, CallReport, CallRequest, ClientReport};
+use windlass_runtime::{Asking, CallReport, CallRequest, HandedOver};
 
 use crate::core::{Gate, judge_of};
 use crate::error::SessionError;
@@ -52,6 +52,7 @@ impl Guard<'_> {
             .enumerate()
             .map(|(number, call)| self.request(event, run, tool_use, call, number))
             .collect();
+        let parts = requests.len();
         let reading = match self.core {
             None => false,
             Some(core) => match self.gate(core, event, session, &mapped, &requests)? {
@@ -64,9 +65,15 @@ impl Guard<'_> {
                 }
                 Gate::Person(reason) => {
                     session.flush()?;
-                    let Some(first) = requests.first() else { return Ok(Answer::Deny { reason }) };
-                    let report = self.ask_person(event, first.clone(), reason)?;
-                    return self.asked(event, session, &mapped, tool_use, &report);
+                    let (client, asking) = (event.client.as_str(), self.asking(event));
+                    let asks = Some(reason.as_str());
+                    return match self.gateway.hand_over_all(requests, client, asking, asks)? {
+                        HandedOver::Refused(report) => self.refused(event, session, &report),
+                        HandedOver::All(given) => {
+                            self.note_let_through(event, session, tool_use, parts, &given);
+                            Ok(self.let_through(event, session, &mapped, tool_use, &given, false))
+                        }
+                    };
                 }
             },
         };
@@ -74,59 +81,37 @@ impl Guard<'_> {
             Counted::BrokenOff(report) => return self.refused(event, session, &report),
             Counted::GoesOn { was_denied } => was_denied,
         };
-        let mut given: Vec<CallReport> = Vec::new();
-        for request in requests {
-            let report = self.gateway.hand_over(request, self.asking(event))?;
-            if report.state != State::Executing {
-                for one in given {
-                    let report = ClientReport {
-                        client: event.client.as_str().to_owned(),
-                        result: Value::Null,
-                        failure: Some("not made: another part of it was refused".to_owned()),
-                        duration_ms: 0,
-                    };
-                    self.gateway.settle_report(one.trace_id, report)?;
-                }
-                return self.refused(event, session, &report);
-            }
-            given.push(report);
-        }
+        let (client, asking) = (event.client.as_str(), self.asking(event));
+        let given = match self.gateway.hand_over_all(requests, client, asking, None)? {
+            HandedOver::All(given) => given,
+            HandedOver::Refused(report) => return self.refused(event, session, &report),
+        };
         if was_denied {
             session.progress(|progress| progress.streak.ended(State::Executing))?;
         }
-        self.note_let_through(event, session, tool_use, &given);
+        self.note_let_through(event, session, tool_use, parts, &given);
         if let Some(core) = self.core {
             self.note_skill(core, session, &mapped)?;
         }
-        let input = mapped
-            .line
-            .as_deref()
-            .and_then(|line| self.in_cell(event, run, tool_use, line, reading));
-        Ok(match given.iter().find_map(|report| report.asks_person.clone()) {
-            Some(reason) => Answer::Ask { reason, input },
-            None => Answer::Allow { input, skip_prompt: false },
-        })
+        Ok(self.let_through(event, session, &mapped, tool_use, &given, reading))
     }
 
-    /// The answer to a use of a tool that a person was asked about although the policy permits it.
-    fn asked(
+    /// The answer to a use of a tool whose calls were all handed over.
+    fn let_through(
         &self,
         event: &HookEvent,
         session: &Session<'_>,
         mapped: &MappedUse,
         tool_use: &ToolUse,
-        report: &CallReport,
-    ) -> Result<Answer, SessionError> {
-        if report.state != State::Executing {
-            return self.refused(event, session, report);
-        }
+        given: &[CallReport],
+        reading: bool,
+    ) -> Answer {
         let line = mapped.line.as_deref();
-        let input = line.and_then(|line| self.in_cell(event, session.run, tool_use, line, false));
-        self.note_let_through(event, session, tool_use, std::slice::from_ref(report));
-        Ok(match &report.asks_person {
-            Some(reason) => Answer::Ask { reason: reason.clone(), input },
+        let input = line.and_then(|line| self.in_cell(event, session.run, tool_use, line, reading));
+        match given.iter().find_map(|report| report.asks_person.clone()) {
+            Some(reason) => Answer::Ask { reason, input },
             None => Answer::Allow { input, skip_prompt: false },
-        })
+        }
     }
 
     /// Counts a use of a tool; refuses calls that lead nowhere, and records that.
@@ -164,13 +149,21 @@ impl Guard<'_> {
         event: &HookEvent,
         session: &Session<'_>,
         tool_use: &ToolUse,
+        parts: usize,
         given: &[CallReport],
     ) {
         let Some(id) = &tool_use.id else { return };
         let client = event.client.as_str();
-        for (number, report) in given.iter().enumerate() {
-            let own = key(client, &event.session, id, number);
-            if report.idempotency_key.as_ref() != Some(&own) {
+        let own: Vec<String> =
+            (0..parts).map(|number| key(client, &event.session, id, number)).collect();
+        let others = given
+            .iter()
+            .filter(|one| one.idempotency_key.as_ref().is_none_or(|key| !own.contains(key)));
+        // One for each part, also of a call that stands for several.
+        let of_one = parts.saturating_sub(given.len()).saturating_add(1);
+        for report in others {
+            let count = if report.stands_for_several() { of_one } else { 1 };
+            for _ in 0..count {
                 let (call, id) = (report.trace_id, id.clone());
                 session.note_with_next(SessionNote::LetThrough { call, id });
             }

@@ -303,16 +303,21 @@ impl Guard<'_> {
         let Mapped::Calls(calls) = self.map(event, tool_use).calls else {
             return Ok(Answer::Proceed);
         };
-        let mut unknown = 0_usize;
+        let mut unknown = Vec::new();
         for (number, call) in calls.iter().enumerate() {
             let request = self.request(event, session.run, tool_use, call, number);
-            match self.gateway.handed_over(request)? {
+            match self.gateway.handed_over(request.clone())? {
                 Some(trace_id) => {
                     self.gateway.settle_report(trace_id, report.clone())?;
                 }
-                None => unknown = unknown.saturating_add(1),
+                None => unknown.push(request),
             }
         }
+        if let Some(trace_id) = self.gateway.handed_over_together(&unknown)? {
+            self.gateway.settle_report(trace_id, report.clone())?;
+            return Ok(Answer::Proceed);
+        }
+        let unknown = unknown.len();
         // Calls that a person approved are no longer found once they are reported.
         if unknown == 0 || unknown <= let_through(session, tool_use)? {
             return Ok(Answer::Proceed);

@@ -8,6 +8,7 @@ use windlass_hooks::{
     unwrap_cell_line,
 };
 use windlass_kernel::{Call, Code, State, TraceId};
+use windlass_runtime::parts;
 
 use crate::history::SessionHistory;
 use crate::note::{SessionNote, Unguarded};
@@ -37,7 +38,8 @@ impl Reconciler<'_> {
         transcript: &Transcript,
         history: &SessionHistory,
     ) -> Vec<Unguarded> {
-        let mut taken = vec![false; history.calls.len()];
+        let given = history.calls.iter().filter(|call| was_given(call));
+        let mut free: Vec<_> = given.flat_map(parts_of).map(Some).collect();
         let happened = transcript.uses.iter().filter(|one| match one.outcome {
             UseOutcome::Ran => true,
             // It may have been cancelled before it was asked about; this tool is never asked about.
@@ -54,7 +56,7 @@ impl Reconciler<'_> {
                         || is_outside(self.client, one) && !is_permitted(history, id, parts)
                 }
                 None => match self.calls(one, cwd) {
-                    Some(calls) => !take(&calls, history, &mut taken),
+                    Some(calls) => !take(&calls, &mut free),
                     None => false,
                 },
             };
@@ -135,7 +137,11 @@ fn is_permitted(history: &SessionHistory, id: &str, parts: usize) -> bool {
             return false;
         }
     }
-    permitted.len() >= parts.max(1)
+    let stands_for = |call: &&Call| permitted.contains(&call.head.trace_id);
+    let count: usize =
+        history.calls.iter().filter(stands_for).map(|call| parts_of(call).len()).sum();
+    // A call that was let through in another session is not among those of this one.
+    count.max(permitted.len()) >= parts.max(1)
 }
 
 /// Whether the client was given the call.
@@ -149,26 +155,17 @@ fn is_repetition(call: &Call) -> bool {
     code == Some(Code::IdempotencyConflict)
 }
 
+/// The calls that a recorded one stands for.
+fn parts_of(call: &Call) -> Vec<(&str, &str, &Value)> {
+    call.request.as_ref().map_or_else(Vec::new, |(request, _)| parts(&request.proposal))
+}
+
 /// Takes one permitted call for each of these; false if there is none for one of them.
-fn take(calls: &[MappedCall], history: &SessionHistory, taken: &mut [bool]) -> bool {
-    let is_it = |call: &Call, wanted: &MappedCall| {
-        call.request.as_ref().is_some_and(|(request, _)| {
-            let proposal = &request.proposal;
-            proposal.tool_server == wanted.server
-                && proposal.tool_name == wanted.tool
-                && proposal.args == wanted.args
-        })
-    };
+fn take(calls: &[MappedCall], slots: &mut [Option<(&str, &str, &Value)>]) -> bool {
     !calls.is_empty()
         && calls.iter().all(|wanted| {
-            let free = history.calls.iter().zip(taken.iter_mut());
-            let mut free = free.filter(|(call, taken)| !**taken && was_given(call));
-            match free.find(|(call, _)| is_it(call, wanted)) {
-                Some((_, taken)) => {
-                    *taken = true;
-                    true
-                }
-                None => false,
-            }
+            let wanted = (wanted.server.as_str(), wanted.tool.as_str(), &wanted.args);
+            let found = slots.iter_mut().find(|slot| slot.is_some_and(|slot| slot == wanted));
+            found.is_some_and(|slot| slot.take().is_some())
         })
 }

@@ -240,7 +240,9 @@ impl Sessions {
             let mut file = File::create(&temporary)?;
             file.write_all(&bytes)?;
             file.sync_all()?;
-            std::fs::rename(&temporary, &path)
+            std::fs::rename(&temporary, &path)?;
+            // Without it a power failure could bring the former file back, or none.
+            File::open(&self.folder)?.sync_all()
         };
         written().map_err(|source| SessionError::File { path: path.clone(), source })
     }
@@ -293,7 +295,8 @@ impl Session<'_> {
             }
             Resolution::Approved | Resolution::Rejected => {}
         }
-        let events = vec![Event::Resumed { by: by.to_owned() }, Event::Continued {}];
+        let events =
+            vec![Event::Resumed { by: by.to_owned(), worked_ms: None }, Event::Continued {}];
         self.append_to_run(recorder, events)?;
         Ok(SessionHold::None)
     }

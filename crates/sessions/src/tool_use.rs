@@ -7,14 +7,12 @@ use windlass_hooks::{
 use windlass_kernel::artifact::Resource;
 use windlass_kernel::run::RunName;
 use windlass_kernel::{Call, Code, Digest, KEY_CHARS_MAX, PlanId, RiskLevel, TraceId};
-use windlass_runtime::CallRequest;
+use windlass_runtime::{CallRequest, TOOL_USE};
 
 use crate::guard::Guard;
 
 /// The server under which tools are recorded that only a client has.
 pub const CLIENT_SERVER: &str = "client";
-/// The kind of resource that names a client's use of a tool.
-const TOOL_USE: &str = "tool-use";
 
 /// The client's ids of the uses of tools that a call was requested for.
 pub(crate) fn tool_use_ids(call: &Call) -> impl Iterator<Item = &str> {

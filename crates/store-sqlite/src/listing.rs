@@ -122,7 +122,10 @@ pub fn count(connection: &Connection) -> Result<Counts, StoreError> {
     let sql = if has_counts(connection)? { KEPT } else { COUNTED };
     let mut counts = indexed_counts(connection, sql)?;
     for replayed in replay_unindexed(connection)? {
-        let Ok(trace) = replayed.trace else { continue };
+        let Ok(trace) = replayed.trace else {
+            counts.unreadable += 1;
+            continue;
+        };
         let head = trace.state.head;
         // A trace that has a row as well has been counted.
         if trace_rows::load(connection, head.trace_id)?.is_none() {

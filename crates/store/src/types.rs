@@ -335,6 +335,8 @@ pub struct Counts {
     pub traces: BTreeMap<State, u64>,
     /// The number of entries of all traces.
     pub entries: u64,
+    /// The number of traces that are so damaged that no list has them.
+    pub unreadable: u64,
 }
 
 impl Counts {

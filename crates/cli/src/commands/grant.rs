@@ -5,9 +5,10 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use windlass_kernel::grant::{Decided, Grant, Status, Terms};
 use windlass_kernel::{Code, Timestamp, TraceId};
-use windlass_runtime::{Clock as _, Gateway, People, SystemClock};
+use windlass_runtime::{Clock as _, Gateway, GrantList, People, SystemClock};
 
 use crate::args::{self, AddGrant, Decider};
+use crate::commands::trace::note_unreadable;
 use crate::commands::trace_id;
 use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, Style, sanitize};
@@ -121,7 +122,8 @@ fn duration_ms(text: &str) -> Option<i64> {
 }
 
 fn list(project: &Project, all: bool, ids: bool, output: &Output) -> CommandResult {
-    let mut grants = project.gateway(Access::Look)?.grants(all)?;
+    let GrantList { mut grants, unreadable } = project.gateway(Access::Look)?.grants(all)?;
+    note_unreadable(unreadable, output);
     let (now, people) = (SystemClock.now(), AccountPeople::open()?);
     grants.retain(|grant| all || Standing::of(grant, now, &people) == Standing::Usable);
     if ids {

@@ -222,7 +222,11 @@ mod tests {
             tokens: 8,
             cost_micros: 9,
             recovered_at: Some(ts(1_500)),
-            counts: Counts { traces: BTreeMap::from([(State::Completed, 5)]), entries: 30 },
+            counts: Counts {
+                traces: BTreeMap::from([(State::Completed, 5)]),
+                entries: 30,
+                unreadable: 0,
+            },
         };
         let samples = parse(&text(&metrics, 4096, ts(61_250)));
         let expected: &[(&str, f64)] = &[

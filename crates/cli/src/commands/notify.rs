@@ -5,11 +5,12 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use windlass_kernel::notification::{Delivery, Notification};
 use windlass_kernel::{Timestamp, TraceId};
-use windlass_notify::{Lookout, Pass, Subject, list, next_due, read};
+use windlass_notify::{Listed, Lookout, Pass, Subject, list, next_due, read};
 use windlass_runtime::{Clock as _, SystemClock};
 use windlass_store::Store;
 
 use crate::args::Notify;
+use crate::commands::trace::note_unreadable;
 use crate::commands::trace_id;
 use crate::failure::{CommandResult, Failure};
 use crate::notify::Notifier;
@@ -135,7 +136,8 @@ fn settle(notifier: &Notifier, id: TraceId, output: &Output) -> CommandResult {
 fn show_all(project: &Project, limit: usize, output: &Output) -> CommandResult {
     let config = project.settings()?;
     let store = project.store_to_read(&config)?;
-    let found = list(&store as &dyn Store, limit)?;
+    let Listed { found, unreadable } = list(&store as &dyn Store, limit)?;
+    note_unreadable(unreadable, output);
     if output.json {
         let receivers: Vec<Value> = config
             .notify

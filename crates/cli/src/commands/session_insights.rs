@@ -28,21 +28,16 @@ pub fn said(project: &Project, named: Option<&str>, output: &Output) -> CommandR
         // One that has ended is of interest, too.
         None => newest(project, &runs)?,
     };
-    let turns = context::turns_of(&found.id);
+    let files = project.files()?;
+    let supervisor = project.supervisor(Part::Whole, &files)?;
+    let turns = context::turns_of(&found.id, &supervisor.redactor());
     if turns.is_empty() {
         let message = format!("Claude Code has no record of session `{}`", sanitize(&found.id));
         return Err(Failure::new(Code::FileUnreadable, message)
             .hint("`windlass session transcript` shows what Windlass has recorded"));
     }
-    let files = project.files()?;
-    let supervisor = project.supervisor(Part::Whole, &files)?;
     if output.json {
-        let text =
-            serde_json::to_string(&turns).map_err(|error| Failure::of(Code::Internal, &error))?;
-        let redacted = supervisor.redactor().redacted(&text);
-        let value: serde_json::Value =
-            serde_json::from_str(&redacted).map_err(|error| Failure::of(Code::Internal, &error))?;
-        output.value(&value)?;
+        output.value(&turns)?;
     } else {
         let title = format!("Session {}", found.name());
         let page = windlass_hooks::conversation_markdown(&title, &turns, 4000);
@@ -123,7 +118,7 @@ fn not_analysed(project: &Project, runs: &Runs) -> Result<Vec<String>, Failure> 
         if let Ok(session) = find(project, runs, Some(&name))
             && session.run.ended.is_some()
             && !known.contains(&session.id)
-            && !context::turns_of(&session.id).is_empty()
+            && context::is_recorded(&session.id)
         {
             found.push(name);
         }

@@ -73,6 +73,7 @@ pub fn list(
         limit: options.limit,
     };
     let (rows, more) = list_traces(&store, wanted)?;
+    note_unreadable(store.count()?.unreadable, output);
     if options.ids && !output.json {
         for one in &rows {
             output.line(&one.state.head.trace_id.to_string());
@@ -91,6 +92,16 @@ pub fn list(
         output.note(&format!("there are older ones; list them with `--before {last}`"));
     }
     Ok(0)
+}
+
+/// Says how many traces a list leaves out because they are damaged.
+pub fn note_unreadable(count: u64, output: &Output) {
+    let what = match count {
+        0 => return,
+        1 => "1 trace cannot be read and is not listed".to_owned(),
+        count => format!("{count} traces cannot be read and are not listed"),
+    };
+    output.note(&format!("{what}; `windlass verify` says which"));
 }
 
 fn row(store: &dyn Store, one: &ListedTrace) -> Vec<(String, Option<Style>)> {

@@ -7,6 +7,7 @@ use std::time::{Duration, SystemTime};
 use windlass_cell::{
     Ending, Excess, Limits, OnSignal, ProcessError, Program, describe_exit, one_line,
 };
+use windlass_redact::Redactor;
 use windlass_sessions::core::{CloseReport, CloseStep};
 use windlass_work::Tracker;
 use windlass_workspace::{
@@ -55,6 +56,8 @@ pub struct Closing<'a> {
     pub cell: Vec<String>,
     /// The tracker, or why there is none.
     pub tracker: Result<&'a dyn Tracker, String>,
+    /// Takes secrets out of what the steps tell.
+    pub redactor: &'a Redactor,
 }
 
 /// Why a step failed.
@@ -121,7 +124,8 @@ impl Closing<'_> {
                     (false, reason)
                 }
             };
-            report.steps.push(CloseStep { step: name.to_owned(), ok, detail: one_line(&detail) });
+            let detail = one_line(&self.redactor.redacted(&detail));
+            report.steps.push(CloseStep { step: name.to_owned(), ok, detail });
             if !ok {
                 return report;
             }

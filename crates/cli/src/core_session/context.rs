@@ -12,6 +12,7 @@ use windlass_beneath::Folder;
 use windlass_hooks::{Turn, conversation};
 use windlass_kernel::Call;
 use windlass_memory::Memory;
+use windlass_redact::Redactor;
 use windlass_work::{Item, Tracker, WorkError};
 
 /// How names of hydration contexts begin.
@@ -57,6 +58,14 @@ impl Parts {
         if !text.trim().is_empty() {
             self.parts.push((title.to_owned(), text.trim().to_owned()));
         }
+    }
+
+    /// The same without secrets, as it may be cut.
+    pub fn without_secrets(mut self, redactor: &Redactor) -> Self {
+        for (_, body) in &mut self.parts {
+            redactor.redact_text(body);
+        }
+        self
     }
 
     /// The parts as one text of at most so many bytes, with a note of what was cut.
@@ -159,12 +168,13 @@ fn reflections(items: &[Item]) -> String {
 }
 
 /// What memory says about a text, and why it says less than it should.
-pub fn memories(memory: &dyn Memory, query: &str) -> (String, Option<String>) {
+pub fn memories(memory: &dyn Memory, query: &str, redactor: &Redactor) -> (String, Option<String>) {
     match memory.retrieve(query, MEMORIES) {
         Err(error) => (String::new(), Some(format!("The memory was not asked: {error}"))),
         Ok(hits) => {
             let lines = hits.iter().map(|hit| {
-                let text: String = hit.text.chars().take(TURN_CHARS_MAX * 2).collect();
+                let text = redactor.redacted(&hit.text);
+                let text: String = text.chars().take(TURN_CHARS_MAX * 2).collect();
                 format!(
                     "- ({}) {}",
                     hit.source,
@@ -176,8 +186,18 @@ pub fn memories(memory: &dyn Memory, query: &str) -> (String, Option<String>) {
     }
 }
 
-/// The turns of a client's record of a session, from its end.
-pub fn turns(transcript: Option<&str>) -> Vec<Turn> {
+/// The turns of a client's record of a session, from its end, without secrets: they are shortened later, and a part of a secret
+/// is not known as one.
+pub fn turns(transcript: Option<&str>, redactor: &Redactor) -> Vec<Turn> {
+    let without_secrets = |turn: Turn| {
+        let mut value = serde_json::to_value(turn).ok()?;
+        redactor.redact(&mut value);
+        serde_json::from_value(value).ok()
+    };
+    read_turns(transcript).into_iter().filter_map(without_secrets).collect()
+}
+
+fn read_turns(transcript: Option<&str>) -> Vec<Turn> {
     let read = || -> Option<Vec<u8>> {
         use std::io::{Seek as _, SeekFrom};
         let mut file = File::open(transcript?).ok()?;
@@ -191,9 +211,14 @@ pub fn turns(transcript: Option<&str>) -> Vec<Turn> {
 }
 
 /// The turns of a session of Claude Code that is known by its id alone.
-pub fn turns_of(session: &str) -> Vec<Turn> {
+pub fn turns_of(session: &str, redactor: &Redactor) -> Vec<Turn> {
     let Some(path) = record_of(session) else { return Vec::new() };
-    turns(path.to_str())
+    turns(path.to_str(), redactor)
+}
+
+/// Whether Claude Code has a record of a session.
+pub fn is_recorded(session: &str) -> bool {
+    record_of(session).is_some_and(|path| !read_turns(path.to_str()).is_empty())
 }
 
 /// Claude Code's record of a session.

@@ -206,7 +206,7 @@ impl CoreSurroundings for ProjectCore<'_> {
         };
         told.extend(problem);
         let (memories, problem) = match memory::memory(self.project, self.config) {
-            Ok(memory) => context::memories(memory.as_ref(), prompt),
+            Ok(memory) => context::memories(memory.as_ref(), prompt, &self.supervisor.redactor()),
             Err(failure) => {
                 (String::new(), Some(format!("The memory was not asked: {}", failure.summary())))
             }
@@ -225,7 +225,13 @@ impl CoreSurroundings for ProjectCore<'_> {
             ("session", session),
             ("work", work),
             ("memory", memories),
-            ("transcript", context::recent(&context::turns(facts.event.transcript.as_deref()))),
+            (
+                "transcript",
+                context::recent(&context::turns(
+                    facts.event.transcript.as_deref(),
+                    self.supervisor.redactor(),
+                )),
+            ),
             ("workflows", workflows::described(self.files)?),
             ("state", start::state_of(state)),
         ]);
@@ -267,10 +273,12 @@ impl CoreSurroundings for ProjectCore<'_> {
                 material.calls = calls();
             }
             Judge::Framework => {
-                let turns = context::turns(facts.event.transcript.as_deref());
+                let turns =
+                    context::turns(facts.event.transcript.as_deref(), &self.supervisor.redactor());
                 let page = windlass_hooks::conversation_markdown("The session", &turns, 400);
                 material.transcript = cut(&page, TRANSCRIPT_BYTES_MAX);
-                material.work = cut(&self.work_state(), DIFF_BYTES_MAX / 3);
+                let work = self.supervisor.redactor().redacted(&self.work_state());
+                material.work = cut(&work, DIFF_BYTES_MAX / 3);
                 material.reflections = self.known_reflections();
             }
         }
@@ -360,9 +368,10 @@ impl CoreSurroundings for ProjectCore<'_> {
     }
 
     fn write_transcript(&self, facts: SessionFacts<'_>) -> Result<Option<String>, String> {
-        let mut turns = context::turns(facts.event.transcript.as_deref());
+        let mut turns =
+            context::turns(facts.event.transcript.as_deref(), &self.supervisor.redactor());
         if turns.is_empty() {
-            turns = context::turns_of(&facts.event.session);
+            turns = context::turns_of(&facts.event.session, &self.supervisor.redactor());
         }
         if turns.is_empty() {
             return Ok(None);
@@ -417,6 +426,7 @@ impl CoreSurroundings for ProjectCore<'_> {
             run: &run,
             cell,
             tracker: tracker.as_deref().map_err(Clone::clone),
+            redactor: &self.supervisor.redactor(),
         }
         .run()
     }

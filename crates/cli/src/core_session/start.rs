@@ -66,7 +66,7 @@ pub fn context(
     let folder = Path::new(&facts.event.cwd).file_name();
     let query = folder.map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
     let (memories, no_memory) = match memory::memory(core.project, core.config) {
-        Ok(memory) => context::memories(memory.as_ref(), &query),
+        Ok(memory) => context::memories(memory.as_ref(), &query, &core.supervisor.redactor()),
         Err(failure) => (String::new(), Some(failure.summary())),
     };
     parts.add("Memory", &memories);
@@ -78,8 +78,8 @@ pub fn context(
         .map(|_| format!("{DATA_VARIABLE} is not an absolute path and is not used"));
     let problems: Vec<String> = problem.into_iter().chain(no_memory).chain(ignored).collect();
     parts.add("Not available", &problems.join("\n"));
-    let text = parts.within(core.config.core.context_bytes_max);
-    core.supervisor.redactor().redacted(&text)
+    let parts = parts.without_secrets(&core.supervisor.redactor());
+    parts.within(core.config.core.context_bytes_max)
 }
 
 /// The sessions of this folder that were not closed.

@@ -346,7 +346,8 @@ fn answer(result: ServerResult) -> Result<Value, CallFailure> {
         Ok(Answer::Ok(value)) => Ok(value),
         Ok(Answer::TooLarge(bytes_max)) => {
             let message = format!("the tool's result is longer than {bytes_max} bytes");
-            Err(CallFailure::too_large(Certainty::Unknown, message))
+            // It is the answer to this call.
+            Err(CallFailure::too_large(Certainty::Ran, message))
         }
         Ok(Answer::Invalid(message)) => Err(protocol(message)),
         Err(error) => Err(CallFailure::internal(Certainty::Unknown, error.to_string())),

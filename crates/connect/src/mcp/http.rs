@@ -178,12 +178,14 @@ impl Endpoint {
     ) -> Result<(), CallFailure> {
         let length = response.content_length().unwrap_or(0);
         let mut body = Vec::new();
+        // It is the answer to this request.
+        let too_large = || CallFailure { certainty: Certainty::Ran, ..too_large(bytes_max) };
         if length > u64::try_from(bytes_max).unwrap_or(u64::MAX) {
-            return Err(too_large(bytes_max));
+            return Err(too_large());
         }
         while let Some(chunk) = response.chunk().await.map_err(broken)? {
             if body.len() + chunk.len() > bytes_max {
-                return Err(too_large(bytes_max));
+                return Err(too_large());
             }
             body.extend_from_slice(&chunk);
         }

@@ -22,8 +22,9 @@ use crate::call_failure::CallFailure;
 use crate::network::CommandNetwork;
 use crate::open_cell::OpenCell;
 
-/// How much of the server's error stream is kept, from its end.
-const STDERR_BYTES_MAX: usize = 2048;
+/// How much of the server's error stream is kept, from its end: far more than is told of it, since the secret in which it
+/// begins is not known as one.
+const STDERR_BYTES_MAX: usize = 64 << 10;
 /// How long the cell of a server may take to be made.
 const CELL_WAIT: Duration = Duration::from_secs(30);
 /// How long a server that closed its output may take to exit.

@@ -233,7 +233,7 @@ impl<'a> ToolCaller<'a> {
             server: server.to_owned(),
             tool: tool.to_owned(),
             args: request.args,
-            intent: intent(&request.intent, &request.tool),
+            intent: intent(&self.gateway.without_secrets(&request.intent), &request.tool),
             resources: Vec::new(),
             declared_class: class,
             key: Some(key),

@@ -50,6 +50,8 @@ pub fn without_restarts(events: Vec<Event>) -> Vec<Value> {
                 done.calls = Vec::new();
                 json!({"phase": phase, "attempt": attempt, "done": done, "calls": calls})
             }
+            // How long a call took differs each time.
+            Event::Resumed { by, .. } => json!({"resumed": by}),
             // The fingerprint of a person's answer has its time in it.
             Event::SentBack { phase, source, verdict, to, count, .. } => json!({
                 "phase": phase, "source": source, "verdict": verdict, "to": to, "count": count,

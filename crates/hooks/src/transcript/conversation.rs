@@ -1,6 +1,6 @@
 //! What was said in a session of Claude Code, from its own record: prompts, responses, uses of tools and their results.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::lines::Lines;
@@ -10,7 +10,7 @@ use super::text;
 const TURNS_MAX: usize = 100_000;
 
 /// One thing that was said or done.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "turn", rename_all = "snake_case")]
 pub enum Turn {
     /// The person wrote.

@@ -228,6 +228,9 @@ pub enum Event {
     Resumed {
         /// The person or process.
         by: String,
+        /// How long the call took that the run waited for, if it was made because of the answer.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        worked_ms: Option<u64>,
     },
     /// The run continues.
     Continued {},

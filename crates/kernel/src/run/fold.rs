@@ -162,7 +162,11 @@ impl Run {
             Event::Held(held) => self.put_on_hold(held, digest, ts),
             Event::Voted(vote) => self.vote(vote, ts),
             Event::Revoked(revoked) => self.revoke(revoked),
-            Event::Resumed { .. } => self.resume(),
+            Event::Resumed { worked_ms, .. } => {
+                let worked = worked_ms.unwrap_or_default();
+                self.spent.wall_ms = self.spent.wall_ms.saturating_add(worked);
+                self.resume()
+            }
             Event::Restarted { .. } => {
                 self.interrupted();
                 for position in self.index.at_work.clone() {

@@ -384,6 +384,7 @@ impl Run {
             BudgetedResource::ChangedLines,
             BudgetedResource::Tokens,
             BudgetedResource::CostMicros,
+            BudgetedResource::WallMs,
         ]
         .iter()
         .find(|r| over(r))

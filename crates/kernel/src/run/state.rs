@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -450,6 +451,13 @@ impl Run {
             BudgetedResource::Tokens => self.spent.tokens,
             BudgetedResource::WallMs => self.spent.wall_ms,
         }
+    }
+
+    /// The working time that is left, if it is limited.
+    #[must_use]
+    pub fn time_left(&self) -> Option<Duration> {
+        let (limit, used) = (self.limit(BudgetedResource::WallMs)?, self.spent.wall_ms);
+        Some(Duration::from_millis(limit.saturating_sub(used)))
     }
 
     /// The limit of a resource, including the amounts that people have granted.

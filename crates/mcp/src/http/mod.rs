@@ -192,6 +192,8 @@ async fn serve(shared: Arc<Shared>, stream: TcpStream, mut closing: watch::Recei
     let service = service_fn(move |request| respond(Arc::clone(&shared), request));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
+        // A client that has said all it has to say still reads.
+        .half_close(true)
         .header_read_timeout(HEAD_TIMEOUT)
         .serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);

@@ -305,3 +305,16 @@ fn requests_without_a_session_have_statuses() {
     unknown["io.modelcontextprotocol/protocolVersion"] = json!("2099-01-01");
     assert_eq!(send("tools/list", &unknown), (400, json!(-32022)));
 }
+
+#[test]
+fn a_client_that_has_closed_its_sending_half_gets_its_answer() {
+    let host = Host::echo();
+    let site = Site::start(&host, Limits::default());
+    let session = site.session();
+    let stream = site.open(&site.in_session(&session, &call(7, &json!({}))));
+    stream.get_ref().shutdown(std::net::Shutdown::Write).unwrap();
+    let response = Response::read(stream);
+    assert_eq!(response.status, 200, "{}", response.head);
+    let last = response.messages().pop().unwrap();
+    assert_eq!(last["id"], 7, "{last}");
+}

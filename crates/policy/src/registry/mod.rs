@@ -164,7 +164,7 @@ pub enum ArgvPart {
     },
 }
 
-/// What happens to a call whose outcome is unknown after a crash.
+/// What happens to a call whose outcome is unknown, after a crash of Windlass or a failure of its server.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum OnUncertain {
     /// The call is dispatched again with the same id and key.
@@ -203,13 +203,14 @@ impl Tool {
     /// What happens to a call of this tool whose outcome is unknown.
     ///
     /// Unless declared, a write is retried only if that is safe: the server honours keys and the
-    /// connector carries them, or the tool is idempotent. Otherwise a person is asked.
+    /// connector carries them, or the tool is idempotent. A call without a key has none that the server could honour.
+    /// Otherwise a person is asked.
     #[must_use]
-    pub fn on_uncertain(&self, server: &Server) -> OnUncertain {
+    pub fn on_uncertain(&self, server: &Server, key: Option<&str>) -> OnUncertain {
         if let Some(declared) = &self.declared_on_uncertain {
             return declared.clone();
         }
-        let keyed = server.honours_keys && server.connector.carries_keys();
+        let keyed = server.honours_keys && server.connector.carries_keys() && key.is_some();
         // A change of a file is foreseen and recorded, so it is made once however often it is dispatched.
         let is_file_change = server.connector == Connector::Files;
         // The permission is given at once; what the agent does are calls of their own.

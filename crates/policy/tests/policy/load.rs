@@ -204,21 +204,21 @@ fn the_registry_says_what_is_written_and_what_follows() {
     );
     assert_eq!((add.remote_name.as_str(), add.class), ("addNote", RiskLevel::Write));
     assert_eq!((add.timeout_ms, add.output_bytes_max, add.retries_max), (60_000, 5 << 20, 3));
-    assert!(matches!(add.on_uncertain(notes), OnUncertain::Probe { .. }));
+    assert!(matches!(add.on_uncertain(notes, Some("key")), OnUncertain::Probe { .. }));
     let (_, lookup) = set.registry().find("notes", "lookup").unwrap();
     assert_eq!(
-        (lookup.input_bytes_max, lookup.on_uncertain(notes)),
+        (lookup.input_bytes_max, lookup.on_uncertain(notes, Some("key"))),
         (10 << 20, OnUncertain::Retry)
     );
     let (remote, drop) = set.registry().find("remote", "drop").unwrap();
-    assert_eq!(drop.on_uncertain(remote), OnUncertain::Hold);
+    assert_eq!(drop.on_uncertain(remote, Some("key")), OnUncertain::Hold);
     let (local, copy) = set.registry().find("local", "copy").unwrap();
-    assert_eq!(copy.on_uncertain(local), OnUncertain::Hold);
+    assert_eq!(copy.on_uncertain(local, Some("key")), OnUncertain::Hold);
     // A command gets no key, whatever is said of its server.
     let keyed = TOOLS.replace("[server.local]\n", "[server.local]\nhonours_keys = true\n");
     let keyed = load(&keyed, "").unwrap();
     let (local, copy) = keyed.registry().find("local", "copy").unwrap();
-    assert_eq!(copy.on_uncertain(local), OnUncertain::Hold);
+    assert_eq!(copy.on_uncertain(local, Some("key")), OnUncertain::Hold);
     assert!(set.registry().find("notes", "none").is_none());
 }
 

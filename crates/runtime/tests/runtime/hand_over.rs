@@ -6,13 +6,13 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use windlass_journal::verify_store;
 use windlass_kernel::artifact::{
-    CLIENT_WORKSPACE, DecidedBy, SettledBy, SupervisorDecision, ToolEffect,
+    CLIENT_WORKSPACE, DecidedBy, Resource, SettledBy, SupervisorDecision, ToolEffect,
 };
 use windlass_kernel::grant::{EVERY_TOOL, Terms};
 use windlass_kernel::{ArtifactType, Code, Outcome, PlanId, State, Timestamp, TraceId};
 use windlass_runtime::{
     Answer, Asking, Attribution, CallReport, CallRequest, ClientReport, Clock as _, Gateway,
-    GatewayError, NoConnector, ReadDurability, Settings, Who,
+    GatewayError, HandedOver, NoConnector, ReadDurability, Settings, TOOL_USE, Who,
 };
 use windlass_store::Store as _;
 use windlass_testkit::gateway::{TestSupervisor, World, call};
@@ -149,20 +149,141 @@ fn a_failure_is_recorded_as_one_and_a_huge_result_is_left_out() {
 fn a_call_is_given_once_under_its_id() {
     let client = Client::new();
     let first = client.use_of("add", Some("t1"), 1);
+    // The same event once more, because its hook died: the recorded answer.
     let second = client.use_of("add", Some("t1"), 1);
-    assert_eq!(second.state, State::Denied);
-    assert_eq!(second.refusal.unwrap().code, Code::IdempotencyConflict);
+    assert_eq!((second.state, second.trace_id), (State::Executing, first.trace_id));
+    assert!(second.replayed);
+    // Another call is not that one.
+    let other = client.use_of("add", Some("t1"), 2);
+    assert_eq!(other.state, State::Denied);
+    assert_eq!(other.refusal.unwrap().code, Code::IdempotencyConflict);
     client.gateway.settle_report(first.trace_id, report(json!({}), None)).unwrap();
     let third = client.use_of("add", Some("t1"), 1);
     assert_eq!(third.state, State::Denied);
+    client.is_intact();
+}
+
+/// A request with the client's id of the use that it belongs to.
+fn of_use(request: CallRequest, id: &str) -> CallRequest {
+    let resource = Resource { id: id.to_owned(), kind: TOOL_USE.to_owned() };
+    CallRequest { resources: vec![resource], ..request }
 }
 
 #[test]
-fn what_policy_denies_is_denied_and_recorded() {
+fn a_repeated_id_uses_no_grant_twice_and_leaves_nothing_open() {
+    for tool in ["deny", "ask"] {
+        let client = Client::new();
+        let grant = client.allow_all();
+        let ask = || {
+            let request = of_use(client.request(tool, Some("t1"), 1), "t1");
+            client.gateway.hand_over(request, Asking::Hold).unwrap()
+        };
+        let first = ask();
+        assert_eq!(first.state, State::Executing, "{tool}");
+        let second = ask();
+        assert_eq!((second.trace_id, second.state), (first.trace_id, State::Executing), "{tool}");
+        client.gateway.settle_report(first.trace_id, report(json!({}), None)).unwrap();
+        if tool == "deny" {
+            assert_eq!(ask().state, State::Denied);
+        }
+        assert!(client.gateway.show_grant(grant).unwrap().uses.len() <= 2);
+        let open = client.gateway.has_waiting_calls(PlanId(client.session.0)).unwrap();
+        assert!(!open, "{tool}: nothing waits");
+        client.is_intact();
+    }
+}
+
+/// A use that stands for these calls.
+fn several(client: &Client, id: &str, parts: &[(&str, u32)]) -> HandedOver {
+    let part = |(number, (tool, value)): (usize, &(&str, u32))| {
+        of_use(client.request(tool, Some(&format!("{id}/{number}")), *value), id)
+    };
+    let requests = parts.iter().enumerate().map(part).collect();
+    client.gateway.hand_over_all(requests, "claude", Asking::Hold, None).unwrap()
+}
+
+fn waits(answer: HandedOver) -> CallReport {
+    match answer {
+        HandedOver::Refused(report) => *report,
+        HandedOver::All(given) => panic!("it was let through: {given:?}"),
+    }
+}
+
+fn given(answer: HandedOver) -> Vec<CallReport> {
+    match answer {
+        HandedOver::All(given) => given,
+        HandedOver::Refused(report) => panic!("it was refused: {report:?}"),
+    }
+}
+
+#[test]
+fn one_decision_lets_a_use_with_several_asked_parts_through() {
     let client = Client::new();
-    let denied = client.use_of("deny", Some("t1"), 1);
+    let parts = [("ask", 1), ("add", 2), ("ask", 3), ("ask", 4)];
+    let asked = waits(several(&client, "t1", &parts));
+    assert_eq!(asked.state, State::Pending);
+    // All parts are shown, and nothing else is open.
+    let hold = asked.hold.unwrap();
+    assert_eq!(hold.view.args["parts"].as_array().unwrap().len(), 3);
+    assert_eq!(client.world.shared.tables().traces.len(), 1);
+    // The same use again is the same question.
+    assert_eq!(waits(several(&client, "t2", &parts)).trace_id, asked.trace_id);
+    client.approve(asked.trace_id);
+    // Another use does not use the decision up.
+    let other = waits(several(&client, "t3", &[("ask", 1), ("ask", 3)]));
+    assert_ne!(other.trace_id, asked.trace_id);
+    let through = given(several(&client, "t4", &parts));
+    assert_eq!(through.len(), 2);
+    assert!(through.iter().all(|one| one.state == State::Executing));
+    assert_eq!(through[0].trace_id, asked.trace_id);
+    // It is reported as one, and let through once.
+    let own: Vec<CallRequest> = parts
+        .iter()
+        .filter(|(tool, _)| *tool == "ask")
+        .map(|(tool, value)| of_use(client.request(tool, None, *value), "t4"))
+        .collect();
+    let found = client.gateway.handed_over_together(&own).unwrap();
+    assert_eq!(found, Some(asked.trace_id));
+    client.gateway.settle_report(asked.trace_id, report(json!({}), None)).unwrap();
+    assert_ne!(waits(several(&client, "t5", &parts)).trace_id, asked.trace_id);
+    client.is_intact();
+}
+
+#[test]
+fn a_use_is_let_through_whole_or_not_at_all() {
+    let client = Client::new();
+    // An approval of one part is not used up while another part waits or is denied.
+    let first = client.use_of("ask", Some("t1"), 1);
+    client.approve(first.trace_id);
+    let denied = waits(several(&client, "t2", &[("ask", 1), ("deny", 2)]));
     assert_eq!(denied.state, State::Denied);
-    assert_eq!(client.gateway.handed_over(client.request("deny", Some("t1"), 1)).unwrap(), None);
+    let waiting = waits(several(&client, "t3", &[("add", 5), ("ask", 1), ("ask", 2)]));
+    assert_eq!(waiting.state, State::Pending);
+    let states = |trace_id| client.world.store().load_state(trace_id).unwrap().head.state;
+    assert_eq!(states(first.trace_id), Some(State::Authorized));
+    client.approve(waiting.trace_id);
+    let through = given(several(&client, "t4", &[("add", 5), ("ask", 1), ("ask", 2)]));
+    assert_eq!(through.len(), 3);
+    client.is_intact();
+}
+
+#[test]
+fn a_person_who_is_asked_about_a_use_decides_on_all_of_it() {
+    let client = Client::new();
+    let parts = |id: &str| -> Vec<CallRequest> {
+        let part =
+            |value: u32| of_use(client.request("add", Some(&format!("{id}/{value}")), value), id);
+        (1..=3).map(part).collect()
+    };
+    let ask = |id: &str| {
+        let asks = Some("the loop asks");
+        client.gateway.hand_over_all(parts(id), "claude", Asking::Hold, asks).unwrap()
+    };
+    let asked = waits(ask("t1"));
+    assert_eq!(asked.hold.unwrap().view.args["parts"].as_array().unwrap().len(), 3);
+    client.approve(asked.trace_id);
+    assert_eq!(given(ask("t2")).len(), 1);
+    client.is_intact();
 }
 
 #[test]

@@ -20,4 +20,6 @@ mod requests;
 mod run_verification;
 mod store_failures;
 mod sweep;
+mod time_limits;
+mod unknown_effects;
 mod verification;

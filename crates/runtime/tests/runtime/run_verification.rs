@@ -112,7 +112,11 @@ fn whole(number: u64) -> Writer {
     let run = run.write(held);
     let shown = run.records.last().unwrap().entry.artifact_digest;
     let vote = people::vote(&run.head, "ann", VoteDecision::Approved, "r", &[], shown);
-    let rest = [Event::Voted(vote), Event::Resumed { by: "ann".into() }, Event::Continued {}];
+    let rest = [
+        Event::Voted(vote),
+        Event::Resumed { by: "ann".into(), worked_ms: None },
+        Event::Continued {},
+    ];
     rest.into_iter().fold(run, Writer::write).write(ended(RunOutcome::Pass))
 }
 

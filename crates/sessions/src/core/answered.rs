@@ -6,7 +6,7 @@ use windlass_kernel::Digest;
 
 use super::judge::Judge;
 use super::note::CoreNote;
-use super::state::Running;
+use super::state::{CoreState, Running};
 use crate::tool_use::{Mapped, MappedUse};
 
 /// The judge that a use of a tool starts, if it does.
@@ -126,5 +126,18 @@ pub(super) fn told_of(note: &CoreNote) -> String {
         | CoreNote::Closing(_)
         | CoreNote::Closed { .. }
         | CoreNote::Unclosed { .. } => String::new(),
+    }
+}
+
+impl CoreState {
+    /// A judge's note, or its refusal if the judge worked for an earlier prompt or plan.
+    #[must_use]
+    pub fn unless_outdated(&self, running: &Running, id: String, note: CoreNote) -> CoreNote {
+        match self.outdates(running) {
+            Some(reason) => {
+                CoreNote::AnswerRefused { judge: running.judge, id, reason: reason.to_owned() }
+            }
+            None => note,
+        }
     }
 }

@@ -4,7 +4,7 @@ use serde_json::json;
 use windlass_hooks::{Answer, EventKind, HookEvent};
 use windlass_kernel::run::RunName;
 use windlass_kernel::{Code, RiskLevel};
-use windlass_runtime::{CallReport, CallRequest, ClientReport};
+use windlass_runtime::{CallRequest, ClientReport};
 
 use super::answered::skill_of;
 use super::cached::CoreProgress;
@@ -433,15 +433,5 @@ impl Guard<'_> {
         }
         core.surroundings.project(facts, &now, missing.is_empty());
         Ok(missing)
-    }
-
-    /// Asks a person about a use of a tool that the core loop refused often enough.
-    pub(crate) fn ask_person(
-        &self,
-        event: &HookEvent,
-        request: CallRequest,
-        reason: String,
-    ) -> Result<CallReport, SessionError> {
-        Ok(self.gateway.hand_over_asking(request, self.asking(event), reason)?)
     }
 }

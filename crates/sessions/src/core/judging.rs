@@ -51,6 +51,7 @@ impl Guard<'_> {
         }
         let material = core.surroundings.material(facts, judge, &now.state);
         let prompt = judge_prompt(judge, &now.state, &material);
+        let note_tree = tree.clone();
         let note = CoreNote::JudgeStarted {
             judge,
             id,
@@ -58,8 +59,16 @@ impl Guard<'_> {
             prompt: Digest::of(prompt.as_bytes()),
             tree,
         };
-        let progress =
-            session.core(core.settings, |progress| Ok((vec![note], progress.clone())))?;
+        let started = session.core(core.settings, |progress| {
+            // Its prompt is about the state that was read.
+            let (then, state) = (&now.state, &progress.state);
+            let is_same = (then.prompt, then.plans) == (state.prompt, state.plans)
+                && progress.refuses_judge(judge, note_tree.as_deref()).is_none();
+            Ok((Vec::from_iter(is_same.then_some(note)), is_same.then(|| progress.clone())))
+        })?;
+        let Some(progress) = started else {
+            return deny("the session went on meanwhile: start it again".to_owned());
+        };
         core.surroundings.project(facts, &progress, false);
         let description = tool_use.input.get("description").and_then(Value::as_str);
         let input = json!({
@@ -160,9 +169,17 @@ impl Guard<'_> {
             }
             Ok(note)
         });
-        let note = answer.unwrap_or_else(|reason| CoreNote::AnswerRefused { judge, id, reason });
-        let told = told_of(&note);
-        session.core(core.settings, |_| Ok((vec![note], ())))?;
+        let note = answer.unwrap_or_else(|reason| CoreNote::AnswerRefused {
+            judge,
+            id: id.clone(),
+            reason,
+        });
+        let told = session.core(core.settings, |progress| {
+            // Another prompt or plan may have come since.
+            let note = progress.state.unless_outdated(running, id, note);
+            let told = told_of(&note);
+            Ok((vec![note], told))
+        })?;
         let progress = self.now(core, session)?;
         let facts = SessionFacts { event, run: session.run };
         core.surroundings.project(facts, &progress, false);

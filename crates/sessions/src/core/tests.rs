@@ -222,5 +222,9 @@ fn an_answer_about_another_prompt_or_plan_is_outdated() {
     ] {
         let outdated = now.state.outdates(&running(judge, prompt, plans)).is_some();
         assert_eq!(outdated, is_outdated, "{judge:?} {prompt} {plans}");
+        // What is recorded is decided by the state under the lock, whatever was read before.
+        let asked = running(judge, prompt, plans);
+        let note = now.state.unless_outdated(&asked, "x".to_owned(), planned(&[]));
+        assert_eq!(matches!(note, CoreNote::AnswerRefused { .. }), is_outdated);
     }
 }

@@ -344,6 +344,11 @@ fn damaged_and_indexed(
             assert_eq!(seen(store, call).1, vec![true; count], "{sql}");
         }
     };
+    // A list has it, or says that it leaves one out.
+    let all = store.list_traces(&TraceFilter::all(9)).unwrap();
+    let is_listed = all.iter().any(|one| one.head.trace_id == middle.trace_id);
+    let unreadable = store.count().unwrap().unreadable;
+    assert_eq!(unreadable, u64::from(!is_listed), "{sql}");
     check(&store, middle, Indexed::NotYet);
     check(&place.open(), middle, Indexed::NotYet);
     others(&store, 3);

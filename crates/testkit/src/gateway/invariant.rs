@@ -145,7 +145,7 @@ impl<'a> Outcome<'a> {
     /// What the registry says of a tool's uncertain calls.
     pub(super) fn rule(tool: &str) -> OnUncertain {
         let found = test_set().registry().find("world", tool);
-        found.map_or(OnUncertain::Hold, |(server, tool)| tool.on_uncertain(server))
+        found.map_or(OnUncertain::Hold, |(server, tool)| tool.on_uncertain(server, Some("key")))
     }
 }
 

@@ -144,10 +144,11 @@ pub(super) fn invariant_redispatches_recorded(
         require(numbered, || format!("{trace_id}: {again:?}"))?;
         let automatic = again.iter().filter(|one| one.by.is_none()).count();
         let found = test_set().registry().find("world", trace.tool());
-        let retries_max = match found.map(|(server, tool)| (tool.on_uncertain(server), tool)) {
-            None | Some((OnUncertain::Hold | OnUncertain::Compensate { .. }, _)) => 0,
-            Some((OnUncertain::Retry | OnUncertain::Probe { .. }, tool)) => tool.retries_max,
-        };
+        let retries_max =
+            match found.map(|(server, tool)| (tool.on_uncertain(server, trace.key()), tool)) {
+                None | Some((OnUncertain::Hold | OnUncertain::Compensate { .. }, _)) => 0,
+                Some((OnUncertain::Retry | OnUncertain::Probe { .. }, tool)) => tool.retries_max,
+            };
         let within = u32::try_from(automatic).is_ok_and(|count| count <= retries_max);
         require(within, || format!("{trace_id}: {automatic} redispatches by themselves"))?;
         require(automatic == again.len() || has_person(outcome.scenario), || {

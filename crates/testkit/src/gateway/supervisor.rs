@@ -178,11 +178,12 @@ impl Supervisor for TestSupervisor {
             tool: tool.remote_name.clone(),
             class: tool.class,
             limits: Limits { timeout: self.timeout, output_bytes_max: 1024 },
-            on_uncertain: tool.on_uncertain(server),
+            on_uncertain: tool.on_uncertain(server, request.idempotency_key.as_deref()),
             retries_max: tool.retries_max,
             confinement: None,
             args: None,
             no_match_is_an_answer: false,
+            until: None,
         })
     }
 

@@ -204,7 +204,7 @@ impl TestRecorder {
     }
 
     pub fn resume(&mut self) -> Result<(), Died> {
-        self.append(Event::Resumed { by: "ana".to_owned() })
+        self.append(Event::Resumed { by: "ana".to_owned(), worked_ms: None })
     }
 }
 

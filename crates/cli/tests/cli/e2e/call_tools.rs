@@ -17,10 +17,10 @@ fn a_server_answers_fails_dies_hangs_and_floods() {
     let outcomes = [
         run("count/add", r#"{"text":"one"}"#).exit(0),
         run("count/fail", "{}").exit(1).says("[TOOL_FAILED]"),
-        run("count/die", "{}").exit(1).says("[TOOL_SERVER_UNAVAILABLE]"),
-        run("count/hang", "{}").exit(1).says("[TOOL_TIMEOUT]"),
+        run("count/die", "{}").exit(4).says("[TOOL_SERVER_UNAVAILABLE]"),
+        run("count/hang", "{}").exit(4).says("[TOOL_TIMEOUT]"),
         run("count/huge", r#"{"bytes":100000}"#).exit(1).says("[TOOL_OUTPUT_TOO_LARGE]"),
-        run("count/garbage", "{}").exit(1).says("[TOOL_PROTOCOL_ERROR]"),
+        run("count/garbage", "{}").exit(4).says("[TOOL_PROTOCOL_ERROR]"),
         run("count/unsafe_number", "{}").exit(1).says("[JSON_NUMBER_UNSAFE]"),
         run("count/absent", "{}").exit(1).says("[TOOL_PROTOCOL_ERROR]"),
         run("count/liar", "{}").exit(3).says("[TOOL_CLASS_MISMATCH]"),

@@ -71,52 +71,59 @@ fn batches_killed_at_random_moments_end_once() {
     tally.close("kills from outside");
 }
 
-/// A killed server's call fails with its reason, stays failed, and is not made again.
-fn check_failed(project: &Project, ended: &Ended, words: &[&str], reason: &str) {
-    assert_eq!(ended.exit, Some(1), "{ended:?}");
-    assert_eq!(ended.text("/state"), "FAILED", "{ended:?}");
-    assert_eq!(ended.text("/error/code"), "TOOL_SERVER_UNAVAILABLE", "{ended:?}");
-    assert!(ended.text("/error/message").contains(reason), "{ended:?}");
-    assert_eq!(ended.out["error"]["may_have_run"], true, "{ended:?}");
+/// A killed server's call waits for a person, with its reason, and is not made again.
+fn check_waits(project: &Project, ended: &Ended, words: &[&str], reason: &str) {
+    assert_eq!(ended.exit, Some(4), "{ended:?}");
+    assert_eq!(ended.text("/state"), "EXECUTING", "{ended:?}");
+    assert_eq!(ended.text("/hold/question"), "did_it_run", "{ended:?}");
+    assert!(ended.text("/hold/reason").contains("[TOOL_SERVER_UNAVAILABLE]"), "{ended:?}");
+    assert!(ended.text("/hold/reason").contains(reason), "{ended:?}");
     let again = project.run(words);
-    assert_eq!(again.exit, Some(1), "{again:?}");
-    let mut expected = ended.out.clone();
-    expected["replayed"] = Value::Bool(true);
-    assert_eq!(again.out, expected);
+    assert_eq!(again.exit, Some(4), "{again:?}");
+    assert_eq!(again.out["trace_id"], ended.out["trace_id"]);
     assert_eq!(project.executions(), BTreeMap::from([("once".to_owned(), 1)]));
     is_whole(project);
 }
 
 #[test]
-fn a_killed_server_is_a_failed_call() {
+fn a_call_whose_server_is_killed_waits_for_a_person() {
     let project = Project::new(Transport::Stdio);
-    let words = ["call", "run", "keyed/hang", "--key", "once"];
+    let words = ["call", "run", "plain/hang", "--key", "once"];
     let call = project.start(&words);
     eventually("the server executes", || project.executions().contains_key("once"));
     let servers = project.children();
     assert_eq!(servers.len(), 1);
     kill_process(Pid::from_raw(servers[0]).unwrap(), Signal::KILL).unwrap();
     let ended = Ended::of(&call.wait_with_output().unwrap());
-    check_failed(&project, &ended, &words, "killed by signal 9");
+    check_waits(&project, &ended, &words, "killed by signal 9");
 }
 
 #[test]
-fn a_server_that_dies_is_a_failed_call() {
+fn a_call_whose_server_dies_waits_for_a_person() {
+    let project = Project::new(Transport::Stdio);
+    let words = ["call", "run", "plain/die", "--key", "once"];
+    let ended = project.run(&words);
+    check_waits(&project, &ended, &words, "it wrote: dying as asked");
+}
+
+#[test]
+fn a_server_that_honours_keys_is_tried_again_as_often_as_declared() {
     let project = Project::new(Transport::Stdio);
     let words = ["call", "run", "keyed/die", "--key", "once"];
     let ended = project.run(&words);
-    check_failed(&project, &ended, &words, "it wrote: dying as asked");
+    assert_eq!(ended.out["redispatches"].as_array().unwrap().len(), 3, "{ended:?}");
+    check_waits(&project, &ended, &words, "4 times");
 }
 
 #[test]
-fn a_killed_http_server_is_a_failed_call() {
+fn a_call_whose_http_server_is_killed_waits_for_a_person() {
     let mut project = Project::new(Transport::Http);
-    let words = ["call", "run", "keyed/hang", "--key", "once"];
+    let words = ["call", "run", "plain/hang", "--key", "once"];
     let call = project.start(&words);
     eventually("the server executes", || project.executions().contains_key("once"));
     project.kill_servers();
     let ended = Ended::of(&call.wait_with_output().unwrap());
-    check_failed(&project, &ended, &words, "");
+    check_waits(&project, &ended, &words, "");
 }
 
 #[test]

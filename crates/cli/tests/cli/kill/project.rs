@@ -48,6 +48,8 @@ tool.get.class = "read"
 const PLAIN: &str = r#"
 tool.add.class = "write"
 tool.slow.class = "write"
+tool.die.class = "write"
+tool.hang.class = "write"
 tool.lookup.class = "read"
 [server.plain.tool.add_ask]
 class = "write"

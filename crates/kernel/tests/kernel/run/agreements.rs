@@ -148,7 +148,7 @@ impl Every<'_> {
             let wanted =
                 if verdict == Approved { Resolution::Approved } else { Resolution::Rejected };
             assert_eq!(resolution, wanted, "{said:?}");
-            add(run, &Event::Resumed { by: "ann".into() }, self.lab)
+            add(run, &Event::Resumed { by: "ann".into(), worked_ms: None }, self.lab)
         } else {
             run.clone()
         };
@@ -220,11 +220,11 @@ fn agents_review_first_then_people_complete_the_quorum() {
     refused(&lab, &Event::Voted(bound), "a rejection cannot have conditions");
     lab.record(lab.vote("dan", Rejected));
     refused(&lab, &lab.vote("dan", Approved), "same person");
-    refused(&lab, &Event::Resumed { by: "ann".into() }, "not been answered");
+    refused(&lab, &Event::Resumed { by: "ann".into(), worked_ms: None }, "not been answered");
     lab.record(lab.vote_if("bob", "tests first"));
     lab.record(lab.vote("cid", Approved));
     refused(&lab, &lab.vote("cid", Approved), "has been answered");
-    lab.record(Event::Resumed { by: "ann".into() });
+    lab.record(Event::Resumed { by: "ann".into(), worked_ms: None });
     let answer = answer(&lab.run);
     assert_eq!(answer["conditions"], json!(["a1 wants it short", "tests first"]));
     assert_eq!(answer["findings"], answer["conditions"]);

@@ -180,7 +180,7 @@ fn a_person_resolves_a_conflict() {
     assert_eq!(held.evidence["messages"], json!(["both have changed a.txt"]));
     assert_eq!(lab.run.resolved_paths(0), None);
     lab.record(lab.vote("bob", Approved));
-    lab.record(Event::Resumed { by: "bob".into() });
+    lab.record(Event::Resumed { by: "bob".into(), worked_ms: None });
     assert_eq!(lab.run.resolved_paths(0), Some(&["a.txt".to_owned()][..]));
     let branch = &lab.run.phases[0].branch;
     assert_eq!((branch.fork.as_deref(), &branch.theirs), (Some("the workspace"), &None));

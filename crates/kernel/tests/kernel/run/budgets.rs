@@ -136,6 +136,15 @@ fn wall_time_is_working_time_only() {
 }
 
 #[test]
+fn a_last_phase_that_takes_too_long_is_held_like_any_other_budget() {
+    let budget = Budget { wall_ms: Some(2500), ..Budget::default() };
+    let told = Script::new().votes(&[("ann", Approved)]).walk(&mut Lab::new(three(budget)));
+    let held = "held 1 BUDGET_EXHAUSTED wall_ms at c for 1";
+    assert!(told.contains(&held.to_owned()), "{told:#?}");
+    assert_eq!(told.last().unwrap(), "ended PASS pass");
+}
+
+#[test]
 fn attempts_are_counted_per_phase() {
     let rows = [("ok", Effect::Continue), ("no", redo("a", 9, Effect::Block))];
     let budget = Budget { attempts: Some(2), ..Budget::default() };

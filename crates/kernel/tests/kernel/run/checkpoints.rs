@@ -206,7 +206,7 @@ fn a_checkpoint_of_an_answer_follows_when_the_run_continues() {
     let mut lab = Lab::new(plan);
     Script::new().walk(&mut lab);
     lab.record(lab.vote("ann", Approved));
-    lab.record(Event::Resumed { by: "ann".into() });
+    lab.record(Event::Resumed { by: "ann".into(), worked_ms: None });
     let owed = lab.run.due_checkpoint().unwrap();
     assert_eq!((owed.at, owed.kind), (CheckpointSide::Post, CheckpointKind::Approved));
     assert_eq!(lab.due_checkpoint(), None);

@@ -308,11 +308,11 @@ impl Script {
                 lab.record(lab.vote(by, decision));
             }
             Resolution::Rejected if !lab.run.continues_after_rejection(&hold) => {
-                assert!(lab.takes(&Event::Resumed { by: "ann".into() }).is_err());
+                assert!(lab.takes(&Event::Resumed { by: "ann".into(), worked_ms: None }).is_err());
                 lab.record(ended("checkpoint_rejected"));
             }
             Resolution::Approved | Resolution::Rejected => {
-                lab.record(Event::Resumed { by: "ann".into() });
+                lab.record(Event::Resumed { by: "ann".into(), worked_ms: None });
             }
         }
         true

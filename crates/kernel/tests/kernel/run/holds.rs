@@ -101,7 +101,9 @@ fn a_vote_counts_once_per_person_and_only_for_the_hold_shown() {
         assert!(lab.takes(&Event::Voted(Box::new(bad))).unwrap_err().contains(why));
     }
     assert!(
-        lab.takes(&Event::Resumed { by: "ann".into() }).unwrap_err().contains("not been answered")
+        lab.takes(&Event::Resumed { by: "ann".into(), worked_ms: None })
+            .unwrap_err()
+            .contains("not been answered")
     );
     lab.record(Event::Voted(good.clone()));
     assert!(lab.takes(&Event::Voted(good.clone())).unwrap_err().contains("same person"));
@@ -115,7 +117,7 @@ fn a_vote_counts_once_per_person_and_only_for_the_hold_shown() {
     let mut lab = held(with(sign_off(1), |plan| plan.phases[2].doer = person(1)));
     let first = lab.vote("ann", Approved);
     lab.record(first.clone());
-    lab.record(Event::Resumed { by: "ann".into() });
+    lab.record(Event::Resumed { by: "ann".into(), worked_ms: None });
     Script::new().walk(&mut lab);
     assert_eq!(lab.run.holds, 2);
     assert!(lab.takes(&first).unwrap_err().contains("another version"));
@@ -244,7 +246,7 @@ fn a_run_whose_agent_cannot_be_reached_goes_on_without_an_answer() {
         assert_eq!((hold.held.approvals, hold.held.expires_at), (1, None));
         // By itself it goes on only as often as the loop says.
         assert_eq!(lab.run.due(), (time <= 2).then_some(until), "{time}");
-        lab.record(Event::Resumed { by: "ann".into() });
+        lab.record(Event::Resumed { by: "ann".into(), worked_ms: None });
         lab.record(Event::Continued {});
         assert_eq!(lab.run.due(), None);
         // The same attempt goes on.
@@ -255,7 +257,7 @@ fn a_run_whose_agent_cannot_be_reached_goes_on_without_an_answer() {
     // Nothing that was changed counts as reviewed by a person.
     assert_eq!(lab.run.reviewed, None);
     lab.record(lab.vote("ann", Rejected));
-    assert!(lab.takes(&Event::Resumed { by: "ann".into() }).is_err());
+    assert!(lab.takes(&Event::Resumed { by: "ann".into(), worked_ms: None }).is_err());
 }
 
 #[test]
@@ -304,7 +306,7 @@ fn a_rejection_reviews_nothing() {
         }
         lab.record(held);
         lab.record(lab.vote("ann", decision));
-        lab.record(Event::Resumed { by: "ann".into() });
+        lab.record(Event::Resumed { by: "ann".into(), worked_ms: None });
         let expected = if reviews { Some("c0ffee".to_owned()) } else { reviewed };
         assert_eq!(lab.run.reviewed, expected);
     }
@@ -333,7 +335,7 @@ fn a_session_goes_on_while_its_conflict_waits_for_a_person() {
         assert_eq!(lab.run.hold.as_ref().unwrap().held.trigger, Trigger::MergeConflict);
         assert_eq!(held(&lab), None);
         lab.record(note());
-        let resumed = Event::Resumed { by: "ann".to_owned() };
+        let resumed = Event::Resumed { by: "ann".to_owned(), worked_ms: None };
         lab.takes(&resumed).unwrap_err();
         lab.record(lab.vote("ann", Approved));
         lab.record(resumed);

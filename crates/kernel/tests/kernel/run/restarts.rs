@@ -161,10 +161,22 @@ fn a_crash_before_the_run_continues_counts_no_time() {
     lab.record(Event::Begun {});
     Script::new().walk(&mut lab);
     lab.record(lab.vote("ann", Approved));
-    lab.record(Event::Resumed { by: "ann".into() });
+    lab.record(Event::Resumed { by: "ann".into(), worked_ms: None });
     lab.now += 86_400_000;
     lab.record(Event::Continued {});
     assert_eq!(lab.run.spent.wall_ms, 0);
+}
+
+#[test]
+fn the_call_that_an_answer_makes_is_working_time() {
+    let mut lab = Lab::new(serial(vec![with(phase("a", &[]), |phase| phase.doer = person(1))]));
+    lab.record(Event::Begun {});
+    Script::new().walk(&mut lab);
+    let before = lab.run.spent.wall_ms;
+    lab.record(lab.vote("ann", Approved));
+    lab.record(Event::Resumed { by: "ann".into(), worked_ms: Some(90_000) });
+    lab.record(Event::Continued {});
+    assert_eq!(lab.run.spent.wall_ms, before + 90_000);
 }
 
 #[test]

@@ -288,7 +288,7 @@ impl Ride {
             }
             Resolution::Approved | Resolution::Rejected => {
                 assert!(self.lab.takes(&self.lab.vote("late", VoteDecision::Rejected)).is_err());
-                self.record(Event::Resumed { by: "ann".into() });
+                self.record(Event::Resumed { by: "ann".into(), worked_ms: None });
             }
         }
     }
@@ -304,7 +304,7 @@ impl Ride {
             assert!(self.lab.takes(&vote(&earlier.by.name, hold.shown)).is_err());
         }
         // Only a run that waits for its agent goes on without an answer.
-        let resumed = self.lab.takes(&Event::Resumed { by: by.to_owned() });
+        let resumed = self.lab.takes(&Event::Resumed { by: by.to_owned(), worked_ms: None });
         assert_eq!(resumed.is_ok(), hold.held.trigger == Trigger::AgentUnavailable);
     }
 }

@@ -96,7 +96,8 @@ fn from_wherever_it_stands() {
         Script::new().walk(lab);
     });
     let voted = with(held.clone(), |lab| lab.record(lab.vote("ann", Approved)));
-    let resumed = with(voted.clone(), |lab| lab.record(Event::Resumed { by: "ann".into() }));
+    let resumed =
+        with(voted.clone(), |lab| lab.record(Event::Resumed { by: "ann".into(), worked_ms: None }));
     let passed = with(resumed.clone(), |lab| {
         Script::new().walk(lab);
     });

@@ -30,7 +30,7 @@ fn back(lab: &Lab, by: &str, to: &str, findings: &[&str]) -> Event {
 }
 
 fn resumed() -> Event {
-    Event::Resumed { by: "ann".into() }
+    Event::Resumed { by: "ann".into(), worked_ms: None }
 }
 
 #[test]

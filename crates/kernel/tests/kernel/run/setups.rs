@@ -136,7 +136,7 @@ fn a_failure_holds_the_run_until_a_person_lets_it_be_repeated() {
     lab.record(*held);
     assert_eq!(lab.run.next(), Next::Wait);
     lab.record(lab.vote("ann", VoteDecision::Approved));
-    lab.record(Event::Resumed { by: "ann".into() });
+    lab.record(Event::Resumed { by: "ann".into(), worked_ms: None });
     lab.record(Event::Continued {});
     assert_eq!(lab.run.next(), Next::Perform(vec![Work::Setup]));
     lab.record(start(2));

@@ -41,7 +41,8 @@ pub fn scenes() -> Vec<(Lab, Event)> {
     let asked = trying(|plan| plan.phases[0].doer = person(1));
     let held = with(asked.clone(), |lab| lab.record(next(lab)));
     let voted = with(held.clone(), |lab| lab.record(lab.vote("ann", VoteDecision::Approved)));
-    let resumed = with(voted.clone(), |lab| lab.record(Event::Resumed { by: by() }));
+    let resumed =
+        with(voted.clone(), |lab| lab.record(Event::Resumed { by: by(), worked_ms: None }));
     let judged = with(
         trying(|plan| plan.phases[0].gate = gate(&[("no", redo("a", 1, Effect::Block))])),
         |lab| {
@@ -142,7 +143,7 @@ pub fn scenes() -> Vec<(Lab, Event)> {
         (asked.clone(), next(&asked)),
         (held.clone(), held.vote("ann", VoteDecision::Approved)),
         (voted.clone(), voted.revoke("ann")),
-        (voted, Event::Resumed { by: by() }),
+        (voted, Event::Resumed { by: by(), worked_ms: None }),
         (resumed, Event::Continued {}),
         (running(|_| {}), Event::Restarted { by: by() }),
         (
