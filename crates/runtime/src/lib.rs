@@ -13,6 +13,7 @@ mod gateway;
 mod grant;
 mod hand_over;
 mod named_files;
+mod objection;
 mod people;
 mod policy;
 mod recover;
