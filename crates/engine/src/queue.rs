@@ -358,15 +358,15 @@ impl Engine {
         let (conditions, reason, shown) = (conditions.to_vec(), reason.to_owned(), hold.shown);
         let send_back = again.map(|again| send_back(run, hold, again)).transpose()?;
         let unsigned = UnsignedVote { conditions, decision, edit, files, reason, send_back, shown };
-        // From here on something is recorded.
-        if let Some(settled) = settled {
-            self.settle_call(run, hold, answer, settled)?;
-        }
         let signed = self.people.sign(by, &unsigned.statement(&run.head))?;
         let vote = unsigned.signed(signed);
         if let Some((other, _)) = hold.votes.iter().find(|(other, _)| other.is_same(&vote)) {
             let (by, other) = (vote.by.name, other.by.name.clone());
             return Err(EngineError::SamePerson { run: name, by, other });
+        }
+        // From here on something is recorded: nothing may refuse the vote any more.
+        if let Some(settled) = settled {
+            self.settle_call(run, hold, answer, settled)?;
         }
         Ok(vote)
     }

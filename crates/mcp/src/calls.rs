@@ -72,6 +72,7 @@ impl Calls {
         if !call.session.begin(&call.key) {
             drop(state);
             refuse(&call, CLOSING);
+            call.session.end();
             return self.finish(&call);
         }
         state.threads += 1;
@@ -97,24 +98,25 @@ impl Calls {
         }
     }
 
-    /// Performs a call that has begun, and those that wait, one after another.
+    /// Performs a call that may start, and those that wait, one after another.
     fn work(&self, first: Call) {
         let (mut call, mut has_begun) = (first, true);
         loop {
             if has_begun {
                 self.perform(&call);
-                call.session.end();
             } else {
                 refuse(&call, CLOSING);
             }
+            call.session.end();
             self.finish(&call);
             let mut state = lock(&self.state);
             let Some(next) = state.queue.pop_front() else {
                 state.threads -= 1;
                 return;
             };
-            drop(state);
+            // A session that closes finds each call in the queue or taken up.
             has_begun = next.session.begin(&next.key);
+            drop(state);
             call = next;
         }
     }

@@ -179,7 +179,12 @@ impl Core {
         let ordinal = (method == "tools/call").then(|| origin.session.next_ordinal());
         match method {
             "initialize" => return self.initialize(origin.session, params).map(Some),
-            "ping" => return Ok(Some(json!({}))),
+            // It is answered before a client has introduced itself, too.
+            "ping" => {
+                let client = wire::meta(params).and_then(|meta| client(origin.session, &meta));
+                let protocol = client.map(|client| client.protocol).unwrap_or_default();
+                return Ok(Some(typed(json!({}), &protocol)));
+            }
             _ => {}
         }
         let meta = wire::meta(params)?;

@@ -113,14 +113,12 @@ impl Session {
         Ok(())
     }
 
-    /// Whether a registered call may start.
+    /// Takes up a registered call, and says whether it may start. Either way its answer is waited for until
+    /// [`Session::end`].
     pub(crate) fn begin(&self, key: &RequestKey) -> bool {
         let mut calls = lock(&self.calls);
-        if calls.closed || calls.cancelled.get(key) != Some(&false) {
-            return false;
-        }
         calls.running += 1;
-        true
+        !calls.closed && calls.cancelled.get(key) == Some(&false)
     }
 
     /// Whether the client still wants the answer to a call that was performed or refused. Its id is free again.
@@ -128,7 +126,7 @@ impl Session {
         lock(&self.calls).cancelled.remove(key) == Some(false)
     }
 
-    /// Ends a call that has begun, after its answer.
+    /// Ends a call that was taken up, after its answer.
     pub(crate) fn end(&self) {
         let mut calls = lock(&self.calls);
         calls.running = calls.running.saturating_sub(1);
@@ -151,7 +149,7 @@ impl Session {
         lock(&self.subscriptions).clear();
     }
 
-    /// Waits for the calls that have begun.
+    /// Waits for the calls that were taken up.
     pub(crate) fn wait(&self) {
         let calls = lock(&self.calls);
         let running = |calls: &mut OpenCalls| calls.running > 0;
@@ -238,8 +236,10 @@ mod tests {
         session.close();
         assert!(!session.begin(&key(4)));
         assert_eq!(session.open(&key(5)), Err(NotOpened::Closed));
-        session.end();
-        session.end();
+        for _ in 0..4 {
+            assert!(!session.is_idle(Duration::ZERO), "its answer is waited for");
+            session.end();
+        }
         session.wait();
     }
 

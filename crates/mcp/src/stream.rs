@@ -68,7 +68,7 @@ enum Line<'a> {
     Message(&'a [u8]),
     /// A line that was too long; it was skipped.
     TooLong,
-    /// The end. A line that has no end is not complete and does not count.
+    /// The end.
     End,
 }
 
@@ -103,7 +103,8 @@ impl<R: Read> Lines<R> {
         let mut too_long = false;
         loop {
             let chunk = match self.reader.fill_buf() {
-                Ok([]) => return Ok(None),
+                // The last line need not have an end.
+                Ok([]) => return Ok((too_long || !self.line.is_empty()).then_some(too_long)),
                 Ok(chunk) => chunk,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 // The client ended without reading everything.
@@ -233,6 +234,6 @@ mod tests {
                 Line::End => break,
             }
         }
-        assert_eq!(found, ["one\r", "four", "-", "12345"]);
+        assert_eq!(found, ["one\r", "four", "-", "12345", "last"]);
     }
 }

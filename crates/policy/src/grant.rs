@@ -62,6 +62,8 @@ pub(crate) enum Subject {
     Command,
     /// These paths.
     Paths(Vec<AskedPath>),
+    /// Something beside what is asked about, which changes something: another command, or a file that is written.
+    Beside,
     /// What it is cannot be said for certain, or it may be denied: only a person can decide.
     Uncertain,
 }
@@ -142,7 +144,7 @@ impl Pattern {
         match &asked.subject {
             Subject::Uncertain => false,
             _ if !has_either => true,
-            Subject::Command => has_command,
+            Subject::Command | Subject::Beside => has_command,
             Subject::Paths(paths) => self.matches_paths(paths, asked.folds_case),
             Subject::Call(paths) => {
                 has_command && self.path.is_none() || self.matches_paths(paths, asked.folds_case)
@@ -163,8 +165,9 @@ fn is_wide(glob: &Glob) -> bool {
         || SAMPLES.iter().any(|kind| kind.iter().filter(matches).count() * 2 >= kind.len())
 }
 
-/// Whether a grant with these terms covers a call: the policy asks about it, and the grant covers every
-/// command and path that it asks about. What judging finds besides is always a person's to decide.
+/// Whether a grant with these terms covers a call: the policy asks about it, and the grant covers every command and
+/// path that it asks about, and every other command that changes something. What judging finds besides is always a
+/// person's to decide.
 ///
 /// The scope, the uses and the expiry are not considered.
 #[must_use]

@@ -232,7 +232,12 @@ impl Gateway {
     }
 
     /// Whether a grant covers the recorder's call, and the person who gave it can decide now.
-    fn matches(&self, grant: &Grant, recorder: &CallRecorder, people: &dyn People) -> bool {
+    pub(crate) fn matches(
+        &self,
+        grant: &Grant,
+        recorder: &CallRecorder,
+        people: &dyn People,
+    ) -> bool {
         let request = recorder.state().request.as_ref();
         request.is_some_and(|(request, _)| self.is_covered(grant, request, people))
     }

@@ -14,6 +14,7 @@ mod grant;
 mod hand_over;
 mod keys;
 mod named_files;
+mod objection;
 mod people;
 mod policy;
 mod recover;

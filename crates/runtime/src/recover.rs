@@ -7,13 +7,13 @@ use windlass_journal::{Check, JournalError, Reader};
 use windlass_kernel::artifact::{ActionRequest, EffectError, Redispatch, SettledBy};
 use windlass_kernel::recovery::{RecoveryPlan, UncertainRule, plan};
 use windlass_kernel::{Call, Code, Machine, Outcome, State, TraceId};
-use windlass_policy::Verdict;
 use windlass_store::{After, AppendError, TraceFilter, TraceState};
 
 use crate::call_log::CallLog;
 use crate::dispatch::Settlement;
 use crate::error::GatewayError;
 use crate::gateway::{CallRecorder, Gateway};
+use crate::objection::Objection;
 use crate::report::{CallReport, HoldQuestion};
 use crate::supervisor::{Conditions, Preparation};
 use crate::unknown_effect::UnknownEffect;
@@ -242,23 +242,28 @@ impl Gateway {
         self.leave(recorder, redispatches, Some((HoldQuestion::DidItRun, reason)))
     }
 
-    /// Dispatches a call that was approved and never dispatched.
+    /// Dispatches a call that was approved and never dispatched, unless there is a reason now not to run it. What the
+    /// policy of now denies ends without an effect; what a person must be asked about waits.
     pub(crate) fn start_approved(
         &self,
         mut recorder: CallRecorder,
         preparation: &Preparation,
     ) -> Result<CallReport, GatewayError> {
         GatewayError::check_signal()?;
-        let denied = self.denial(&recorder)?;
+        let objection = self.objection(&recorder)?;
         let key = self.add_tool_call(&mut recorder, preparation)?;
         match recorder.commit(key, After::Keep) {
-            Ok(()) => match denied {
+            Ok(()) => match objection {
                 None => self.dispatch_and_settle(recorder, preparation, Vec::new()),
-                Some((code, message)) => {
+                Some(Objection::Denied { code, reason: message }) => {
                     let error = Some(EffectError { code, message, may_have_run: false });
                     let (outcome, result, by) = (Outcome::Error, Value::Null, SettledBy::Answer);
                     let settlement = Settlement { outcome, result, error, duration_ms: 0, by };
                     self.settle(recorder, settlement, Vec::new())
+                }
+                Some(Objection::Asks(reason)) => {
+                    let reason = format!("it has not run, and it was not started: {reason}");
+                    self.leave_on_hold(recorder, Vec::new(), reason)
                 }
             },
             Err(JournalError::Append(AppendError::KeyTaken(record))) => {
@@ -270,18 +275,6 @@ impl Gateway {
             Err(error) => Err(error.into()),
         }
     }
-
-    /// Why the policy of now denies a call that was allowed, if it does.
-    pub(crate) fn denial(
-        &self,
-        recorder: &CallRecorder,
-    ) -> Result<Option<(Code, String)>, GatewayError> {
-        let Some(request) = recorder.state().effective_request() else {
-            return Err(GatewayError::missing(recorder.state().head.trace_id, "request"));
-        };
-        let ruling = self.judge(&request);
-        let is_denied = ruling.verdict == Verdict::Deny;
-        Ok(is_denied.then(|| (ruling.code.unwrap_or(Code::PolicyDenied), ruling.reason)))
     }
 }
 

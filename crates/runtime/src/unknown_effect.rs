@@ -10,6 +10,7 @@ use windlass_policy::OnUncertain;
 use crate::dispatch::{Dispatched, Settlement};
 use crate::error::GatewayError;
 use crate::gateway::{CallRecorder, Gateway};
+use crate::objection::Objection;
 use crate::recover::count;
 use crate::report::CallReport;
 use crate::request::CallRequest;
@@ -144,8 +145,8 @@ impl Gateway {
         self.leave_on_hold(recorder, redispatches, told.join("; "))
     }
 
-    /// Records a repeated dispatch, then dispatches the same call again. What no person has decided just now, the policy of
-    /// now must allow.
+    /// Records a repeated dispatch, then dispatches the same call again. If no person has decided so just now, there must
+    /// be no reason against it: the policy of now, a grant that has ended, or a file that has changed.
     fn redispatch(
         &self,
         unknown: UnknownEffect,
@@ -156,9 +157,13 @@ impl Gateway {
         let UnknownEffect { recorder, mut redispatches, .. } = unknown;
         let Again { by, reason, did_not_run } = again;
         if by.is_none()
-            && let Some((_, reason)) = self.denial(&recorder)?
+            && let Some(objection) = self.objection(&recorder)?
         {
-            let reason = format!("the policy denies it now, so it is not run again: {reason}");
+            let reason = match objection {
+                Objection::Denied { reason, .. } => format!("the policy denies it now: {reason}"),
+                Objection::Asks(reason) => reason,
+            };
+            let reason = format!("it is not run again: {reason}");
             let report = self.leave_on_hold(recorder, redispatches, reason)?;
             return Ok(Repeated::Reported(Box::new(report)));
         }

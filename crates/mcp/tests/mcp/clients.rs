@@ -225,3 +225,24 @@ fn a_client_that_probes_finds_the_version_without_initialize() {
     client.close().unwrap();
     assert_eq!(host.begun.lock().unwrap()[0].call_id.as_deref(), Some("toolu_1"));
 }
+
+#[test]
+fn an_answer_to_a_ping_has_the_form_of_its_version() {
+    let mut client = Client::connect(&server(&Host::echo()));
+    let answer = client.ask(1, "ping", &json!({ "_meta": inline_meta() }));
+    assert_eq!(answer["result"], json!({ "resultType": "complete" }));
+    let answer = client.ask(2, "ping", &json!({ "_meta": 1 }));
+    assert_eq!(answer["result"], json!({}));
+    client.close().unwrap();
+}
+
+#[test]
+fn the_last_line_counts_without_its_end() {
+    use std::io::Write as _;
+    let mut client = Client::ready(&server(&Host::echo()));
+    let call = json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call",
+        "params": { "name": "read", "arguments": { "a": 1 } } });
+    client.writer.write_all(call.to_string().as_bytes()).unwrap();
+    let rest = client.rest();
+    assert_eq!(rest[0]["result"]["content"][0]["text"], json!({ "a": 1 }).to_string());
+}

@@ -94,12 +94,13 @@ fn a_message_that_is_too_long_is_skipped() {
 }
 
 #[test]
-fn a_line_without_its_end_is_not_a_message() {
+fn half_a_message_at_the_end_is_answered_with_an_error() {
     let host = Host::echo();
     let mut client = Client::ready(&server(&host));
-    let line = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"read"}}"#;
+    let line = r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"read"}"#;
     client.writer.write_all(line.as_bytes()).unwrap();
-    assert_eq!(client.rest(), Vec::<Value>::new());
+    let rest = client.rest();
+    assert_eq!((rest.len(), &rest[0]["error"]["code"]), (1, &json!(-32700)));
     assert_eq!(host.begun.lock().unwrap().len(), 0);
 }
 

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 
 use windlass_text::{Glob, GlobText};
 
+use super::effects;
 use super::path::PathFact;
 use crate::Verdict;
 use crate::shell::{NUMBER, Simple, UNKNOWN, Word, options, word};
@@ -19,6 +20,8 @@ struct SubcommandTool {
     name: &'static str,
     /// Those that take the next word.
     values: &'static [&'static str],
+    /// Those that take the next word, and lead elsewhere.
+    elsewhere: &'static [&'static str],
     /// Those that take none, and change nothing about what the subcommand is.
     flags: &'static [&'static str],
 }
@@ -27,11 +30,13 @@ const SUBCOMMAND_TOOLS: &[SubcommandTool] = &[
     SubcommandTool {
         name: "cargo",
         values: &["-C", "-Z", "--config", "--color"],
+        elsewhere: &[],
         flags: &["-q", "--quiet", "-v", "-vv", "--verbose", "--locked", "--offline", "--frozen"],
     },
     SubcommandTool {
         name: "npm",
         values: &["--prefix", "-w", "--workspace", "--script-shell"],
+        elsewhere: &[],
         flags: &[
             "-s",
             "--silent",
@@ -46,6 +51,7 @@ const SUBCOMMAND_TOOLS: &[SubcommandTool] = &[
     SubcommandTool {
         name: "pnpm",
         values: &["-F", "--filter", "-C", "--dir", "--reporter", "--loglevel"],
+        elsewhere: &[],
         flags: &[
             "-w",
             "--workspace-root",
@@ -57,10 +63,20 @@ const SUBCOMMAND_TOOLS: &[SubcommandTool] = &[
             "--stream",
         ],
     },
-    SubcommandTool { name: "yarn", values: &["--cwd"], flags: &["-s", "--silent"] },
+    SubcommandTool { name: "yarn", values: &["--cwd"], elsewhere: &[], flags: &["-s", "--silent"] },
     SubcommandTool {
         name: "docker",
-        values: &["-H", "--host", "-c", "--context", "--config", "-l", "--log-level"],
+        values: &["-l", "--log-level"],
+        elsewhere: &[
+            "-H",
+            "--host",
+            "-c",
+            "--context",
+            "--config",
+            "--tlscacert",
+            "--tlscert",
+            "--tlskey",
+        ],
         flags: &["-D", "--debug"],
     },
 ];
@@ -86,6 +102,8 @@ pub(crate) struct CommandFacts {
     narrow: Vec<GlobText>,
     /// The spellings that stricter rules are matched with.
     wide: Vec<GlobText>,
+    /// Whether it changes nothing.
+    pub changes_nothing: bool,
     /// Its words as paths.
     pub paths: Vec<PathFact>,
 }
@@ -100,6 +118,7 @@ impl CommandFacts {
             written: GlobText::new(&words.join(" ")),
             narrow: narrow(&words),
             wide: wide(&words),
+            changes_nothing: effects::changes_nothing(&simple.words),
             paths,
         }
     }
@@ -201,7 +220,8 @@ fn without_own_options<'a>(words: &[&'a str], what: LeftOut) -> Option<Vec<&'a s
         let option = word.split('=').next().unwrap_or_default();
         let is_toolchain = *name == "cargo" && word.starts_with('+');
         let is_workspace = *name == "yarn" && *word == "workspace";
-        let takes_value = tool.values.contains(word) || is_workspace;
+        let takes_value =
+            tool.values.contains(word) || tool.elsewhere.contains(word) || is_workspace;
         let is_known = tool.values.contains(&option) || tool.flags.contains(word);
         if !(is_known
             || is_toolchain

@@ -2,7 +2,7 @@
 
 use super::fed;
 use super::git::{self, git};
-use crate::shell::{Access, Word, options};
+use crate::shell::{Access, Word, chosen, options, starts_others};
 use crate::{Workspace, is_build_output};
 
 /// Commands that only read the files they name.
@@ -150,6 +150,16 @@ pub(super) fn has_option(words: &[Word], letters: &str, long: &[&str]) -> bool {
     })
 }
 
+/// Commands that do nothing to files.
+const WITHOUT_FILES: &[&str] = &[":", "exit", "sleep", "wait"];
+
+/// Whether a command changes nothing: it only reads, or its own commands are judged in its place.
+pub(super) fn changes_nothing(words: &[Word]) -> bool {
+    let records = git(words).is_some_and(|(command, _)| matches!(command, "add" | "commit"));
+    let is_plain = split(words).is_some_and(|(name, _)| WITHOUT_FILES.contains(&name));
+    is_plain || starts_others(words) || access(words) == Some(Access::Read) && !records
+}
+
 /// How a command uses the files it names, if that is certain.
 pub(super) fn access(words: &[Word]) -> Option<Access> {
     let (name, rest) = split(words)?;
@@ -230,10 +240,17 @@ fn may_take_value(word: &str) -> bool {
     }
 }
 
-/// The pattern that the files fit which a `find` uses, if there is one.
-pub(super) fn found(words: &[Word]) -> Option<String> {
-    let (_, rest) = split(words).filter(|(name, _)| *name == "find")?;
-    fed::name_pattern(rest)
+/// The patterns that the files fit which a `find` or a search uses; `None` among them for all files.
+pub(super) fn found(words: &[Word]) -> Vec<Option<String>> {
+    let Some((name, rest)) = split(words) else { return vec![None] };
+    if name == "find" {
+        return vec![fed::name_pattern(rest)];
+    }
+    let texts: Vec<&str> = rest.iter().map(|word| word.text.as_str()).collect();
+    match chosen(name, &texts) {
+        Some(patterns) => patterns.into_iter().map(Some).collect(),
+        None => vec![None],
+    }
 }
 
 /// The folders that a `find` starts in.
@@ -251,10 +268,12 @@ fn unpacked(words: &[Word], workspace: &dyn Workspace) -> Option<Vec<String>> {
     if !unpacks {
         return None;
     }
+    // Of the endings it takes both cases.
     let plain = |path: &str| {
-        let name =
-            [".gz", "-gz", ".z", "-z", "_z", ".Z"].iter().find_map(|end| path.strip_suffix(end));
-        name.or_else(|| path.strip_suffix(".tgz")).map(str::to_owned)
+        let lower = path.to_ascii_lowercase();
+        let ends = [".gz", "-gz", ".z", "-z", "_z", ".tgz"];
+        let name = ends.iter().find_map(|end| lower.strip_suffix(end))?;
+        path.get(..name.len()).map(str::to_owned)
     };
     let recursive = has_option(rest, "r", &["--recursive"]);
     let mut made = Vec::new();

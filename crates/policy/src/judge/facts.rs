@@ -175,7 +175,7 @@ impl Facts {
                 self.findings.insert("a redirection to a file name pattern".to_owned());
             }
         }
-        let fed = fed::of(shell);
+        let fed = fed::of(shell).filter(|fed| !Self::has_split_names(fed, &folders, workspace));
         for (simple, reached) in shell.commands.iter().zip(reached) {
             // The commands of a read tool only read; those of a write tool may do either.
             let access = if tool.class.writes() {
@@ -187,7 +187,18 @@ impl Facts {
             for (at, word) in simple.words.iter().enumerate() {
                 let is_name = word.is_pattern() && effects::shows_names_only(&simple.words);
                 let is_path = at > 0 || word.text.contains('/') && !word.text.starts_with('/');
-                if is_path && !word.inert && !is_name {
+                if is_path
+                    && !word.inert
+                    && !is_name
+                    && self.take_pathspec(
+                        &simple.words,
+                        word,
+                        access,
+                        &folders,
+                        workspace,
+                        &mut paths,
+                    )
+                {
                     let is_made = effects::makes_from_example(&simple.words, at)
                         && self.is_free(&word.text, &folders, workspace);
                     let mut unused = Vec::new();
@@ -207,7 +218,7 @@ impl Facts {
                     }
                 }
             }
-            let files = self.take_fed(simple, fed.as_ref());
+            let files = self.take_fed(simple, fed.as_ref(), workspace);
             self.take_trees(&files, access, &folders, workspace, &mut paths);
             self.take_effects(simple, &folders, workspace, &mut paths);
             self.commands.push(CommandFacts::new(simple, paths));

@@ -13,6 +13,8 @@ pub(super) struct Fed {
     pub may_be_option: bool,
     /// Whether a file that git ignores can be among them.
     pub may_be_ignored: bool,
+    /// Whether a blank or a quote in a name ends it.
+    pub splits: bool,
 }
 
 /// What the only `xargs` of a line gets; `None` if it may be something else.
@@ -28,7 +30,11 @@ pub(super) fn of(shell: &Shell) -> Option<Fed> {
     if reads_input || !is_next || !shell.opaque.is_empty() {
         return None;
     }
-    let mut fed = Fed::default();
+    let is_null =
+        |word: &&Word| word.text == "--null" || word.text.starts_with("-0") || word.text == "-r0";
+    let options = xargs.words.len().saturating_sub(started.len());
+    let splits = !xargs.words.iter().take(options).any(|word| is_null(&word));
+    let mut fed = Fed { splits, ..Fed::default() };
     for (place, simple) in shell.commands.iter().enumerate() {
         if place != at && place != at + 1 {
             produced(&simple.words, &mut fed)?;
@@ -66,7 +72,10 @@ fn produced(words: &[Word], fed: &mut Fed) -> Option<()> {
         "sort" | "uniq" | "head" | "tail" | "wc" => {
             let is_number =
                 |text: &str| text.trim_start_matches('+').chars().all(|char| char.is_ascii_digit());
-            operands(rest).all(is_number).then_some(())
+            // They can cut a name, and what is left is another one.
+            let cuts = matches!(name.text.as_str(), "head" | "tail")
+                && has_option(rest, "c", &["--bytes"]);
+            (!cuts && operands(rest).all(is_number)).then_some(())
         }
         "find" => found(words, rest, fed),
         "grep" | "egrep" | "fgrep" | "rg" => searched(&name.text, rest, fed),
@@ -112,7 +121,10 @@ fn searched(name: &str, rest: &[Word], fed: &mut Fed) -> Option<()> {
     }
     match (names.is_empty(), recursive, lists) {
         // It passes on some lines of its input.
-        (true, false, _) if !lists => Some(()),
+        (true, false, _) if !lists => {
+            let cuts = has_option(rest, "obnTZ", &["--only-matching", "--byte-offset"]);
+            (!cuts).then_some(())
+        }
         (true, true, true) => {
             fed.trees.push((".".to_owned(), None));
             (fed.may_be_option, fed.may_be_ignored) = (true, true);

@@ -126,7 +126,12 @@ pub(super) fn removed(words: &[Word]) -> Vec<&str> {
     match git(words) {
         Some(("clean", rest)) if has_option(rest, "xX", &[]) => vec!["."],
         Some(("stash", rest)) if has_option(rest, "a", &["--all"]) => vec!["."],
-        Some(("add", rest)) if has_option(rest, "f", &["--force"]) => operands(rest).collect(),
+        Some(("add", rest)) if has_option(rest, "f", &["--force"]) => {
+            // Git's own signs and patterns can stand for any file.
+            let is_plain = |text: &str| !text.starts_with(':') && !text.contains(['*', '?', '[']);
+            let path = |text| if is_plain(text) { text } else { "." };
+            operands(rest).map(path).collect()
+        }
         Some(_) | None => Vec::new(),
     }
 }

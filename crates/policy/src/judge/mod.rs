@@ -9,6 +9,7 @@ mod links;
 mod losses;
 mod matching;
 mod path;
+mod pathspec;
 mod search;
 mod trees;
 mod uri;
@@ -31,6 +32,7 @@ use path::{PathFact, PathMatch};
 use crate::grant::Subject;
 use crate::pointer::scalar;
 use crate::rule::{Limits, Rule};
+use crate::shell::Access;
 use crate::{Asked, Judgement, Question, RuleHit, Server, Tool, Verdict, Workspace};
 
 /// Judges a call of a registered tool by the rules that apply to the tool.
@@ -313,6 +315,10 @@ fn asked(rules: &[Applicable<'_>], facts: &Facts) -> Vec<Asked> {
         if found.is_empty() {
             all.push(one(Subject::Uncertain));
         }
+        let is_asked = found.iter().any(|(rule, _)| is_about(rule, facts, command));
+        if command.is_some_and(|command| !is_asked && !command.changes_nothing) {
+            all.push(one(Subject::Beside));
+        }
         for (rule, hit) in found {
             match rule.verdict {
                 Verdict::Allow => {}
@@ -323,7 +329,35 @@ fn asked(rules: &[Applicable<'_>], facts: &Facts) -> Vec<Asked> {
             }
         }
     }
+    let is_asked = |path: &PathFact| {
+        rules.iter().any(|rule| {
+            rule.rule.verdict == Verdict::Ask && uses(&rule.rule.limits, path, facts.folds_case)
+        })
+    };
+    let is_written = |path: &&PathFact| path.access != Some(Access::Read) && path.counts_for_allow;
+    // Redirections belong to no command.
+    if !facts.commands.is_empty()
+        && facts.paths.iter().filter(is_written).any(|path| !is_asked(path))
+    {
+        let folds_case = facts.folds_case;
+        all.push(Asked { subject: Subject::Beside, command: None, folds_case });
+    }
     all
+}
+
+/// Whether a path is one that the path globs of a rule are about.
+fn uses(limits: &Limits, path: &PathFact, folds_case: bool) -> bool {
+    !limits.path.is_empty()
+        && limits.access.is_none_or(|access| path.access.is_none_or(|used| used == access))
+        && path.match_globs(limits, folds_case) != PathMatch::None
+}
+
+/// Whether a rule asks about a command itself: about its words or its paths.
+fn is_about(rule: &Rule, facts: &Facts, command: Option<&CommandFacts>) -> bool {
+    let own = command.map_or(&[][..], |command| &command.paths);
+    rule.verdict == Verdict::Ask
+        && (rule.limits.path.is_empty()
+            || own.iter().any(|path| uses(&rule.limits, path, facts.folds_case)))
 }
 
 /// What a rule asks about in a command or in the whole call.
@@ -332,10 +366,7 @@ fn subject(rule: &Rule, facts: &Facts, command: Option<&CommandFacts>) -> Subjec
     let own = command.map_or(&[][..], |command| &command.paths);
     let paths = facts.paths.iter().chain(own);
     if !limits.path.is_empty() {
-        let is_used = |path: &&PathFact| {
-            limits.access.is_none_or(|access| path.access.is_none_or(|used| used == access))
-                && path.match_globs(limits, facts.folds_case) != PathMatch::None
-        };
+        let is_used = |path: &&PathFact| uses(limits, path, facts.folds_case);
         Subject::Paths(paths.filter(is_used).map(PathFact::exact).collect())
     } else if limits.command.is_empty() {
         let certain = paths.filter(|path| path.counts_for_allow);

@@ -6,7 +6,9 @@ use super::command::printable;
 use super::effects;
 use super::facts::{Facts, folder_of_pattern, within};
 use super::fed::{self, Fed};
+use super::git::git;
 use super::path::PathFact;
+use super::pathspec;
 use crate::shell::{Access, Simple, takes_files};
 use crate::{ResolvedPath, Workspace};
 
@@ -15,14 +17,41 @@ pub(super) type Tree = (String, Option<String>, bool);
 
 impl Facts {
     /// The folders whose files a command uses: those that it names, or that `xargs` gets.
-    pub(super) fn take_fed(&mut self, simple: &Simple, fed: Option<&Fed>) -> Vec<Tree> {
+    pub(super) fn take_fed(
+        &mut self,
+        simple: &Simple,
+        fed: Option<&Fed>,
+        workspace: &dyn Workspace,
+    ) -> Vec<Tree> {
         let words = &simple.words;
         if words.first().is_none_or(|name| name.text != "xargs") {
-            let pattern = effects::found(words);
-            let tree = |tree: &str| (tree.to_owned(), pattern.clone(), false);
-            return effects::trees(words).into_iter().map(tree).collect();
+            if let Some(("grep", rest)) = git(words)
+                && let Some(trees) = pathspec::searched_paths(rest)
+            {
+                return trees.into_iter().map(|(tree, pattern)| (tree, pattern, false)).collect();
+            }
+            let is_path = |text: &str| match workspace.resolve(text) {
+                ResolvedPath::Inside(normal) => {
+                    workspace.files_below(&normal).is_some_and(|files| !files.is_empty())
+                }
+                ResolvedPath::Outside(_) | ResolvedPath::Unresolvable(_) => false,
+            };
+            if pathspec::shows_unnamed(words, is_path) {
+                return vec![(".".to_owned(), None, false)];
+            }
+            let patterns = effects::found(words);
+            let trees = effects::trees(words).into_iter();
+            let tree = |tree: &str| {
+                let tree = tree.to_owned();
+                patterns.iter().map(move |pattern| (tree.clone(), pattern.clone(), false)).collect()
+            };
+            return trees.flat_map(|one| -> Vec<Tree> { tree(one) }).collect();
         }
-        let changes = fed::started(words).is_some_and(takes_files);
+        let started = fed::started(words);
+        if started.is_some_and(effects::shows_names_only) {
+            return Vec::new();
+        }
+        let changes = started.is_some_and(takes_files);
         if changes && fed.is_none_or(|fed| fed.may_be_option) {
             self.findings.insert("`xargs` adds arguments that are not known".to_owned());
         }
@@ -36,6 +65,22 @@ impl Facts {
             }
             None => vec![(".".to_owned(), None, loses)],
         }
+    }
+
+    /// Whether a name that `xargs` gets has a character at which it takes the name apart.
+    pub(super) fn has_split_names(
+        fed: &Fed,
+        folders: &[String],
+        workspace: &dyn Workspace,
+    ) -> bool {
+        let splits = |file: &String| file.contains([' ', '\t', '\n', '\'', '"', '\\']);
+        let below = |folder: &str, tree: &str| {
+            let start = within(folder, folder_of_pattern(tree));
+            let ResolvedPath::Inside(normal) = workspace.resolve(&start) else { return false };
+            workspace.files_below(&normal).is_none_or(|files| files.iter().any(splits))
+        };
+        fed.splits
+            && fed.trees.iter().any(|(tree, _)| folders.iter().any(|folder| below(folder, tree)))
     }
 
     /// Takes the files of folders.

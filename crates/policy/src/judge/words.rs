@@ -112,7 +112,11 @@ impl Facts {
 }
 
 /// The files that a pattern of the shell matches; `None` if that is not certain, or there are none yet.
-fn matching_files(word: &Word, pattern: &str, workspace: &dyn Workspace) -> Option<Vec<String>> {
+pub(super) fn matching_files(
+    word: &Word,
+    pattern: &str,
+    workspace: &dyn Workspace,
+) -> Option<Vec<String>> {
     let plain = |char: char| char.is_ascii_alphanumeric() || "*?._-/".contains(char);
     if !word.is_pattern() || word.dynamic || word.quoted || !pattern.chars().all(plain) {
         return None;

@@ -5,6 +5,8 @@ use std::borrow::Cow;
 /// The longest line that it makes, and the most words.
 const BYTES_MAX: usize = 16 * 1024;
 const WORDS_MAX: usize = 256;
+/// The most braces that open in one word: reading them is recursive.
+const BRACES_MAX: usize = 16;
 
 /// Replaces words with braces by what bash makes of them, in a line without quotes, comments and documents. What is not
 /// plain stays as it is, and is found later.
@@ -46,7 +48,8 @@ fn is_end(char: char) -> bool {
 /// The words that a word with braces stands for; `None` if it has none, or is not plain.
 fn words_of(word: &str) -> Option<Vec<String>> {
     let is_plain = |char: char| char.is_ascii_alphanumeric() || "_./,{}*?-+@%".contains(char);
-    if !word.contains('{') || !word.chars().all(is_plain) {
+    let braces = word.matches('{').count();
+    if braces == 0 || braces > BRACES_MAX || !word.chars().all(is_plain) {
         return None;
     }
     // An empty word vanishes or not, depending on what stands beside it.
@@ -151,6 +154,17 @@ mod tests {
         ] {
             assert_eq!(expanded(line), line);
         }
+    }
+
+    #[test]
+    fn many_braces_do_not_take_the_stack() {
+        for (word, times) in [("{a,b}", 7000), ("{a,", 15_000), ("{", 30_000), ("{1..1}", 7000)] {
+            let line = format!("echo {}", word.repeat(times));
+            assert_eq!(expanded(&line), line, "{word}");
+        }
+        let line =
+            format!("echo {}", "{a,b}{c,d}{e,f}{g,h}{i,j}{k,l}{m,n}{o,p}{q,r} ".repeat(1300));
+        assert_eq!(expanded(&line), line);
     }
 
     #[test]

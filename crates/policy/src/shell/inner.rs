@@ -271,6 +271,12 @@ pub(crate) fn takes_files(command: &[Word]) -> bool {
     })
 }
 
+/// Whether a command starts others, which are judged themselves.
+pub(crate) fn starts_others(words: &[Word]) -> bool {
+    let inner = of(words);
+    !(inner.commands.is_empty() && inner.looked_up.is_empty() && inner.lines.is_empty())
+}
+
 /// Whether a line may start something in the background.
 pub(super) fn has_background(line: &str) -> bool {
     line.replace("&&", "").replace(">&", "").replace("&>", "").contains('&')

@@ -11,6 +11,7 @@ pub(crate) mod options;
 mod programs;
 mod quote;
 mod redirect;
+mod searches;
 mod suspect;
 mod text;
 mod tree;
@@ -20,7 +21,8 @@ mod wrappers;
 
 use std::collections::BTreeSet;
 
-pub(crate) use inner::takes_files;
+pub(crate) use inner::{starts_others, takes_files};
+pub(crate) use searches::chosen;
 use variables::Variables;
 pub(crate) use word::{NUMBER, UNKNOWN, Word};
 

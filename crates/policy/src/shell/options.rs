@@ -227,6 +227,10 @@ pub(super) fn telling(name: &str, texts: &[&str]) -> Vec<String> {
     let short = SHORT_OPTIONS.iter().find(|(command, _)| *command == name);
     for text in texts.iter().take_while(|text| **text != "--") {
         let option = text.split('=').next().unwrap_or_default();
+        // It knows its long options with one dash, too.
+        let is_short = name == "xmllint" && option.starts_with('-') && !option.starts_with("--");
+        let doubled = is_short.then(|| format!("-{option}"));
+        let option = doubled.as_deref().unwrap_or(option);
         let spelled = |known: &&&str| option.len() >= 3 && known.starts_with(option);
         if let Some(known) = long.and_then(|(_, options)| options.iter().find(spelled)) {
             found.push(format!("`{name} {known}`"));

@@ -25,7 +25,7 @@ const AWK_WORDS: &[&str] = &[
 
 fn is_plain_awk_program(program: &str) -> bool {
     let Some(code) = awk_code(program) else { return false };
-    let code = code.replace("||", " ");
+    let code = joined(&code).replace("||", " ");
     if code.contains(['|', '@', '\\']) || AWK_WORDS.iter().any(|word| code.contains(word)) {
         return false;
     }
@@ -33,6 +33,17 @@ fn is_plain_awk_program(program: &str) -> bool {
     code.split(['{', '}', ';', '\n']).all(|statement| {
         statement.split_once("print").is_none_or(|(_, behind)| !behind.contains('>'))
     })
+}
+
+/// The program with the lines in one that belong to one statement: behind some tokens a line goes on in the next.
+fn joined(code: &str) -> String {
+    let mut joined = String::with_capacity(code.len());
+    for char in code.chars() {
+        let so_far = joined.trim_end();
+        let goes_on = [",", "&&", "||", "?", ":"].iter().any(|token| so_far.ends_with(token));
+        joined.push(if char == '\n' && goes_on { ' ' } else { char });
+    }
+    joined
 }
 
 /// The program without the content of its strings, regular expressions and comments; `None` if it can be read in two ways.
@@ -127,24 +138,63 @@ const JQ_WORDS: &[&str] = &[
     "system",
 ];
 
+/// Options of `jq` and `yq` without a value in the next word.
+const JQ_FLAGS: &[&str] = &[
+    "--raw-output",
+    "--raw-input",
+    "--compact-output",
+    "--null-input",
+    "--exit-status",
+    "--slurp",
+    "--sort-keys",
+    "--monochrome-output",
+    "--color-output",
+    "--join-output",
+    "--ascii-output",
+    "--tab",
+];
+
 /// Whether a `jq` or `yq` reads the environment or other files.
 pub(super) fn jq_reads_elsewhere(texts: &[&str]) -> bool {
-    texts.iter().any(|text| {
+    let program = jq_program(texts);
+    texts.iter().enumerate().any(|(at, text)| {
+        let is_file = program.is_some_and(|program| at > program);
         text.contains("$ENV")
             || text.contains("import")
             || text.contains("include")
-            || JQ_WORDS.iter().any(|name| has_name(text, name))
+            || JQ_WORDS.iter().any(|name| has_name(text, name, is_file))
     })
 }
 
-/// Whether this stands in a jq program as a name of its own.
-fn has_name(text: &str, name: &str) -> bool {
+/// The place of the program of a `jq` or `yq`; `None` if an option is not known.
+pub(super) fn jq_program(texts: &[&str]) -> Option<usize> {
+    let is_flag = |text: &str| {
+        JQ_FLAGS.contains(&text)
+            || text
+                .strip_prefix('-')
+                .is_some_and(|letters| letters.chars().all(|char| "rcnesSjRMCaPi".contains(char)))
+    };
+    if texts.iter().any(|text| text.starts_with('-') && !is_flag(text)) {
+        return None;
+    }
+    let mut operands = texts.iter().enumerate().filter(|(_, text)| !text.starts_with('-'));
+    let (first, text) = operands.next()?;
+    let is_command = matches!(*text, "eval" | "e" | "eval-all" | "ea");
+    if is_command { operands.next().map(|(second, _)| second) } else { Some(first) }
+}
+
+/// Whether this stands in a jq program as a name of its own. In the name of a file it can stand behind a `-` or `/`.
+fn has_name(text: &str, name: &str, is_file: bool) -> bool {
     let is_name = |char: char| char.is_ascii_alphanumeric() || char == '_';
     text.match_indices(name).any(|(at, found)| {
         let before = text.get(..at).and_then(|text| text.chars().last());
         let behind = text.get(at + found.len()..).and_then(|text| text.chars().next());
-        before.is_none_or(|char| !is_name(char) && !matches!(char, '.' | '"' | '$' | '-' | '/'))
-            && behind.is_none_or(|char| !is_name(char) && char != '"')
+        let belongs = |char: char| match char {
+            '.' | '"' | '$' => true,
+            '-' | '/' => is_file,
+            other => is_name(other),
+        };
+        !before.is_some_and(belongs) && behind.is_none_or(|char| !is_name(char) && char != '"')
     })
 }
 
@@ -334,7 +384,9 @@ pub(super) fn is_plain_sqlite(texts: &[&str]) -> bool {
         }
         None => {
             let text = text.to_lowercase();
-            !SQLITE_WORDS.iter().any(|word| has_name(&text, word))
+            // Quotes and brackets make identifiers, too.
+            let is_name = |char: char| char.is_ascii_alphanumeric() || char == '_';
+            !text.split(|char| !is_name(char)).any(|word| SQLITE_WORDS.contains(&word))
                 && !text.lines().any(|line| line.trim_start().starts_with('.'))
         }
     };

@@ -137,7 +137,10 @@ pub(super) fn findings(words: &[Word]) -> Vec<String> {
         }
         "sqlite3" if !is_plain_sqlite(&texts) => "`sqlite3` may run a program or use other files",
         "openssl"
-            if texts.iter().any(|text| matches!(*text, "-engine" | "-provider" | "-config")) =>
+            if texts.iter().any(|text| {
+                matches!(text.trim_start_matches('-'), "engine" | "provider" | "config")
+                    && text.starts_with('-')
+            }) =>
         {
             "`openssl` loads a program"
         }

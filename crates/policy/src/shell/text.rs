@@ -3,112 +3,9 @@
 
 use super::Simple;
 use super::options;
-use super::programs::{is_plain_sqlite, plain_awk_program, plain_sed_scripts};
+use super::programs::{is_plain_sqlite, jq_program, plain_awk_program, plain_sed_scripts};
+use super::searches::{GREP, RG, searched};
 use super::word::Word;
-
-/// The options of a search.
-struct Search {
-    /// Letters of options with a value.
-    values: &'static str,
-    /// Long options with a value.
-    long_values: &'static [&'static str],
-    /// Long options without one.
-    long: &'static [&'static str],
-}
-
-const GREP: Search = Search {
-    values: "ABCmdD",
-    long_values: &[
-        "include",
-        "exclude",
-        "exclude-dir",
-        "max-count",
-        "context",
-        "after-context",
-        "before-context",
-        "binary-files",
-        "max-depth",
-    ],
-    long: &[
-        "recursive",
-        "dereference-recursive",
-        "ignore-case",
-        "line-number",
-        "files-with-matches",
-        "files-without-match",
-        "name-only",
-        "count",
-        "word-regexp",
-        "line-regexp",
-        "fixed-strings",
-        "extended-regexp",
-        "perl-regexp",
-        "invert-match",
-        "only-matching",
-        "no-filename",
-        "with-filename",
-        "quiet",
-        "silent",
-        "no-messages",
-        "null",
-        "text",
-        "color",
-        "colour",
-        "cached",
-        "untracked",
-        "and",
-        "or",
-        "not",
-        "heading",
-        "break",
-        "function-context",
-        "show-function",
-    ],
-};
-
-const RG: Search = Search {
-    values: "ABCEgjmMrtTd",
-    long_values: &[
-        "glob",
-        "type",
-        "type-not",
-        "max-count",
-        "context",
-        "after-context",
-        "before-context",
-        "max-depth",
-        "sort",
-        "replace",
-    ],
-    long: &[
-        "ignore-case",
-        "smart-case",
-        "line-number",
-        "no-line-number",
-        "files-with-matches",
-        "files-without-match",
-        "count",
-        "word-regexp",
-        "line-regexp",
-        "fixed-strings",
-        "invert-match",
-        "only-matching",
-        "no-filename",
-        "with-filename",
-        "quiet",
-        "hidden",
-        "no-ignore",
-        "no-heading",
-        "heading",
-        "multiline",
-        "pcre2",
-        "json",
-        "stats",
-        "vimgrep",
-        "color",
-        "null",
-    ],
-};
 
 /// Commands that take no names of files from their input.
 const TAKES_NO_NAMES: &[&str] = &[
@@ -239,54 +136,6 @@ pub(super) fn mark_printed(commands: &mut [Simple]) {
             rest.iter_mut().for_each(|word| word.inert = true);
         }
     }
-}
-
-/// The places of what is searched for; none if an option is not known.
-fn searched(options: &Search, texts: &[&str]) -> Vec<usize> {
-    let (mut named, mut explicit, mut first, mut ended) = (Vec::new(), false, None, false);
-    let mut at = 0;
-    while let Some(text) = texts.get(at) {
-        let here = at;
-        at += 1;
-        if ended || !text.starts_with('-') || *text == "-" {
-            first = first.or(Some(here));
-        } else if *text == "--" {
-            ended = true;
-        } else if let Some(long) = text.strip_prefix("--") {
-            let (name, value) =
-                long.split_once('=').map_or((long, None), |(name, value)| (name, Some(value)));
-            let place = if value.is_some() { here } else { at };
-            if matches!(name, "regexp" | "file") {
-                explicit = true;
-                named.extend((name == "regexp").then_some(place));
-                at = place + 1;
-            } else if options.long_values.contains(&name) {
-                at = place + 1;
-            } else if !options.long.contains(&name) {
-                return Vec::new();
-            }
-        } else {
-            let takes = |(_, letter): &(usize, char)| {
-                matches!(letter, 'e' | 'f') || options.values.contains(*letter)
-            };
-            let Some((index, letter)) = text.char_indices().skip(1).find(takes) else { continue };
-            let place = if index + 1 < text.len() { here } else { at };
-            explicit |= matches!(letter, 'e' | 'f');
-            named.extend((letter == 'e').then_some(place));
-            at = place + 1;
-        }
-    }
-    if explicit { named } else { first.into_iter().collect() }
-}
-
-/// The place of a jq program that stands in the line.
-fn jq_program(texts: &[&str]) -> Option<usize> {
-    let is_flag = |text: &&str| {
-        text.strip_prefix('-')
-            .is_some_and(|letters| letters.chars().all(|char| "rcnesSjRMCa".contains(char)))
-    };
-    let known = texts.iter().filter(|text| text.starts_with('-')).all(is_flag);
-    texts.iter().position(|text| !text.starts_with('-')).filter(|_| known)
 }
 
 /// The places of the text in a git command: what it searches for, and messages.

@@ -268,3 +268,39 @@ fn a_grant_must_be_narrow_and_not_denied() {
     let run = Some(TraceId(Uuid7::from_parts(1, [1; 10])));
     assert_eq!(code(&Terms { run, ..terms("*", None, None) }), Ok(()), "one run may be wide");
 }
+
+#[test]
+fn what_stands_beside_a_granted_command_must_only_read() {
+    let set = crate::shipped::shipped();
+    let commands = |command: &str| terms("shell/run", Some(command), None);
+    for (grant, covered) in [
+        ("git push origin main", "git push origin main"),
+        ("git push origin main", "git status && git log -1 && git push origin main"),
+        ("git push origin main", "timeout 60 git push origin main 2>&1 | tail -5"),
+        ("git push origin main", "sleep 1; git push origin main; echo done"),
+        ("{git push origin main,cargo test}", "cargo test && git push origin main"),
+    ] {
+        assert!(is_covered(&set, &commands(grant), &line(covered)), "{covered}");
+    }
+    for (grant, other) in [
+        ("git push origin main", "./evil.sh; git push origin main"),
+        ("git push origin main", "git push origin main; ./evil.sh"),
+        ("git push origin main", "git switch -q evil && git push origin main"),
+        ("git push origin main", "git commit -am x && git push origin main"),
+        ("git push origin main", "cargo test && git push origin main"),
+        ("git push origin main", "bash -c 'make x; git push origin main'"),
+        ("npm install left-pad", "cp evil.json package.json && npm install left-pad"),
+        ("npm install left-pad", "echo '{}' > package.json && npm install left-pad"),
+        ("npm install left-pad", "cat evil.json | tee package.json; npm install left-pad"),
+    ] {
+        let question = line(other);
+        let judgement = set.judge(&question, &LexicalWorkspace::default());
+        assert_eq!(judgement.verdict, Verdict::Ask, "{other}: {}", judgement.reason);
+        assert!(!is_covered(&set, &commands(grant), &question), "{other}");
+    }
+    let claude = terms("shell/run", None, Some("CLAUDE.md"));
+    assert!(is_covered(&set, &claude, &line("echo x >> CLAUDE.md")));
+    assert!(is_covered(&set, &claude, &line("sed -i s/a/b/ CLAUDE.md")));
+    assert!(!is_covered(&set, &claude, &line("make x; echo x >> CLAUDE.md")));
+    assert!(!is_covered(&set, &claude, &line("cat x >> CLAUDE.md > README.md")));
+}

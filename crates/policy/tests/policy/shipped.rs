@@ -179,6 +179,15 @@ fn a_line_over_its_limits_is_denied() {
 }
 
 #[test]
+fn many_braces_do_not_take_the_stack_of_a_thread() {
+    for (word, times) in [("{a,b}", 7000), ("{a,", 15_000), ("{1..2}{a,b}", 3000)] {
+        let line = format!("echo {}", word.repeat(times));
+        let judgement = SET.judge(&question("run", &line), &LexicalWorkspace::default());
+        assert_ne!(judgement.verdict, Verdict::Allow, "{word}");
+    }
+}
+
+#[test]
 fn a_line_that_is_missing_or_no_text_or_has_a_nul_is_refused_as_such() {
     for (args, reason) in [
         (json!({}), "the argument `line`, the shell line, is missing"),

@@ -1,15 +1,18 @@
 //! Recovery, step by step: lock, checkpoint, replay, re-dispatch, result, release.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
+use std::time::Duration;
 
 use windlass_connect::{Certainty, Reply};
+use windlass_kernel::grant::Terms;
 use windlass_kernel::recovery::RecoveryPlan;
 use windlass_kernel::{Code, State, TraceId};
 use windlass_policy::Verdict;
-use windlass_runtime::{Answer, Gateway, HoldQuestion};
-use windlass_store::Store as _;
-use windlass_testkit::gateway::{TestSupervisor, World, call, interrupt};
-use windlass_testkit::people::by;
+use windlass_runtime::{Answer, Attribution, Gateway, HoldQuestion, ReadDurability, Supervisor};
+use windlass_store::{Store as _, TraceState};
+use windlass_testkit::gateway::{Crash, Parts, TestSupervisor, World, call, interrupt};
+use windlass_testkit::people::{Everybody, by};
 
 fn gateway(world: &World) -> Gateway {
     world.gateway(Arc::new(TestSupervisor::default()))
@@ -135,8 +138,13 @@ fn what_the_policy_of_now_denies_is_not_run_by_recovery() {
     let error = gateway.decide(trace_id, Answer::DidNotRun, by("ada", "it did not")).unwrap_err();
     assert_eq!(error.code(), Code::PolicyDenied, "{error}");
     assert_eq!(world.tools.lock().dispatches.len(), 1);
-    // It can be closed, and goes on once the policy allows it.
+    // A policy that asks about it asks a person, too; it goes on once the policy allows it.
     supervisor.say("add", Verdict::Ask);
+    let hold = gateway.recover(trace_id).unwrap().report.hold.unwrap();
+    assert_eq!(hold.question, HoldQuestion::DidItRun);
+    assert!(hold.reason.contains("asks about it now"), "{}", hold.reason);
+    assert_eq!(world.tools.lock().dispatches.len(), 1);
+    supervisor.say("add", Verdict::Allow);
     assert_eq!(gateway.recover(trace_id).unwrap().report.state, State::Completed);
     assert_eq!(world.tools.lock().dispatches.len(), 2);
     // Allowed, and never dispatched: it ends without an effect, and its key is free.
@@ -152,6 +160,136 @@ fn what_the_policy_of_now_denies_is_not_run_by_recovery() {
     supervisor.say("add", Verdict::Allow);
     let report = gateway.call(call("add", Some("key-1"), 1)).unwrap();
     assert_eq!(report.state, State::Completed);
+}
+
+#[test]
+fn what_the_policy_of_now_asks_about_is_not_started_by_recovery() {
+    let supervisor = Arc::new(TestSupervisor::default());
+    supervisor.say("add", Verdict::Ask);
+    let (world, trace_id) = interrupted("add", 2);
+    cut_back(&world, trace_id, 2);
+    let gateway = world.gateway(Arc::clone(&supervisor) as Arc<_>);
+    for _ in 0..2 {
+        let report = gateway.recover(trace_id).unwrap().report;
+        let hold = report.hold.unwrap();
+        assert_eq!((report.state, hold.question), (State::Executing, HoldQuestion::DidItRun));
+        assert!(hold.reason.contains("asks about it now"), "{}", hold.reason);
+    }
+    assert_eq!(world.tools.lock().dispatches.len(), 0);
+    let report = gateway.decide(trace_id, Answer::DidNotRun, by("ada", "it may")).unwrap();
+    assert_eq!((report.state, world.tools.lock().dispatches.len()), (State::Completed, 1));
+}
+
+/// The process of a test, with a supervisor that the test talks to.
+struct Supervised(Arc<TestSupervisor>);
+
+impl Parts for Supervised {
+    fn supervisor(&self) -> Arc<dyn Supervisor> {
+        Arc::clone(&self.0) as Arc<_>
+    }
+}
+
+/// A world with one call of `ask` that was dispatched and whose effect was not recorded. What `act` does with it
+/// lets it run; the process dies at some point of that.
+fn interrupted_by(supervisor: &Arc<TestSupervisor>, act: impl Fn(&Gateway)) -> (World, TraceId) {
+    for at in 1.. {
+        let world = World::default();
+        let crash = Crash::at(Some(at));
+        let parts = Supervised(Arc::clone(supervisor));
+        let process = world.start(&parts, ReadDurability::WriteAhead, &crash);
+        let gateway = process.gateway.with_people(Arc::new(Everybody));
+        let lived = catch_unwind(AssertUnwindSafe(|| act(&gateway)));
+        drop(gateway);
+        let is_executing = |state: &TraceState| state.head.state == Some(State::Executing);
+        let traces = world.shared.tables().traces;
+        let dispatches = world.tools.lock().dispatches.len();
+        match traces.values().find(|state| is_executing(state)) {
+            Some(state) if dispatches == 1 => return (world, state.head.trace_id),
+            Some(_) | None => assert!(lived.is_err(), "no point left"),
+        }
+    }
+    panic!("no point left")
+}
+
+#[test]
+fn a_call_that_a_person_approved_runs_again_only_with_the_files_that_they_saw() {
+    let supervisor = Arc::new(TestSupervisor::default());
+    for (at_approval, now, runs) in [
+        ("good", "good", true),
+        ("good", "evil", false),
+        // The person saw it later than at the question.
+        ("newer", "newer", true),
+        ("newer", "good", false),
+    ] {
+        let (world, trace_id) = interrupted_by(&supervisor, |gateway| {
+            supervisor.name_file("deploy.sh", "good");
+            let trace_id = gateway.call(call("ask", Some("key-1"), 1)).unwrap().trace_id;
+            supervisor.name_file("deploy.sh", at_approval);
+            let files = gateway.view(trace_id).unwrap().changed_files;
+            let attribution = Attribution { files: &files, ..by("Ada", "I looked") };
+            gateway.decide(trace_id, Answer::Approve, attribution).unwrap();
+        });
+        supervisor.name_file("deploy.sh", now);
+        let gateway = world.gateway(Arc::clone(&supervisor) as Arc<_>);
+        let report = gateway.recover(trace_id).unwrap().report;
+        let expected = if runs { State::Completed } else { State::Executing };
+        assert_eq!(report.state, expected, "{at_approval}, {now}");
+        assert_eq!(world.tools.lock().dispatches.len(), if runs { 2 } else { 1 });
+        if !runs {
+            let hold = report.hold.unwrap();
+            assert_eq!(hold.question, HoldQuestion::DidItRun);
+            assert!(hold.reason.contains("`deploy.sh` has changed"), "{}", hold.reason);
+        }
+    }
+    // Never dispatched: it is not started with another file either.
+    let world = World::default();
+    let gateway = world.gateway(Arc::clone(&supervisor) as Arc<_>);
+    supervisor.name_file("deploy.sh", "good");
+    let trace_id = gateway.call(call("ask", Some("key-1"), 1)).unwrap().trace_id;
+    gateway.decide(trace_id, Answer::Approve, by("Ada", "I looked")).unwrap();
+    cut_back(&world, trace_id, 2);
+    world.tools.lock().dispatches.clear();
+    supervisor.name_file("deploy.sh", "evil");
+    let report = gateway.recover(trace_id).unwrap().report;
+    assert!(report.hold.unwrap().reason.contains("`deploy.sh` has changed"));
+    assert_eq!(world.tools.lock().dispatches.len(), 0);
+}
+
+#[test]
+fn a_granted_call_runs_again_only_while_its_grant_holds() {
+    let supervisor = Arc::new(TestSupervisor::default());
+    for change in ["none", "revoked", "expired", "unknown people"] {
+        let (world, trace_id) = interrupted_by(&supervisor, |gateway| {
+            let now = i64::try_from(windlass_testkit::plans::START_MS).unwrap();
+            let terms = Terms {
+                everything: false,
+                command: None,
+                path: None,
+                run: None,
+                times: 2,
+                tool: "world/ask".to_owned(),
+                until: windlass_kernel::Timestamp::from_unix_ms(now + 3_600_000).unwrap(),
+            };
+            gateway.grant(terms, "Ann", "the release").unwrap();
+            gateway.call(call("ask", Some("key-1"), 1)).unwrap();
+        });
+        let gateway = world.gateway(Arc::clone(&supervisor) as Arc<_>);
+        let gateway = match change {
+            "unknown people" => gateway,
+            _ => gateway.with_people(Arc::new(Everybody)),
+        };
+        let grant = gateway.grants(true).unwrap().remove(0).head.trace_id;
+        match change {
+            "revoked" => drop(gateway.revoke_grant(grant, "Bob", "no longer").unwrap()),
+            "expired" => world.clock.pass(Duration::from_secs(365 * 86_400)),
+            _ => {}
+        }
+        let report = gateway.recover(trace_id).unwrap().report;
+        let expected = if change == "none" { State::Completed } else { State::Executing };
+        assert_eq!(report.state, expected, "{change}");
+        let dispatches = if change == "none" { 2 } else { 1 };
+        assert_eq!(world.tools.lock().dispatches.len(), dispatches, "{change}");
+    }
 }
 
 #[test]

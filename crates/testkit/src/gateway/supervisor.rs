@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 use windlass_connect::{Limits, Target};
-use windlass_kernel::artifact::ActionRequest;
+use windlass_kernel::artifact::{ActionRequest, NamedFile};
 use windlass_kernel::grant::Terms;
 use windlass_kernel::{Code, Digest};
 use windlass_policy::{GrantRefusal, PolicySet, Verdict};
@@ -87,6 +87,7 @@ pub fn test_set() -> &'static PolicySet {
 pub struct TestSupervisor {
     verdicts: Mutex<BTreeMap<String, Verdict>>,
     gone: Mutex<BTreeSet<String>>,
+    files: Mutex<Vec<NamedFile>>,
     timeout: Duration,
 }
 
@@ -97,7 +98,12 @@ impl Default for TestSupervisor {
             ("ask_burn".to_owned(), Verdict::Ask),
             ("deny".to_owned(), Verdict::Deny),
         ]);
-        Self { verdicts: Mutex::new(verdicts), gone: Mutex::default(), timeout: Duration::ZERO }
+        Self {
+            verdicts: Mutex::new(verdicts),
+            gone: Mutex::default(),
+            files: Mutex::default(),
+            timeout: Duration::ZERO,
+        }
     }
 }
 
@@ -120,6 +126,12 @@ impl TestSupervisor {
     /// Takes a tool out of the registry.
     pub fn forget(&self, tool: &str) {
         self.gone.lock().unwrap_or_else(PoisonError::into_inner).insert(tool.to_owned());
+    }
+
+    /// Says from now on that every call names one file, and what is in it.
+    pub fn name_file(&self, path: &str, content: &str) {
+        let file = NamedFile { digest: Digest::of(content.as_bytes()), path: path.to_owned() };
+        *self.files.lock().unwrap_or_else(PoisonError::into_inner) = vec![file];
     }
 
     /// Gives its tools a time-out, which is also how long a caller waits for another one's call.
@@ -146,7 +158,8 @@ impl Supervisor for TestSupervisor {
     }
 
     fn examine(&self, _: &ActionRequest) -> Examination {
-        Examination::default()
+        let files = self.files.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        Examination { files, ..Examination::default() }
     }
 
     fn covers(&self, request: &ActionRequest, terms: &Terms) -> bool {
