@@ -13,7 +13,7 @@ pub fn forms(value: &str) -> Vec<(&'static str, Vec<u8>)> {
             .collect::<String>()
             .into_bytes()
     };
-    let unit = |one: char| {
+    let unit = |one: char| -> String {
         one.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04x}")).collect()
     };
     let entity = |one: char| format!("&#{};", u32::from(one));

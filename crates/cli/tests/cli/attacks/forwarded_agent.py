@@ -1,9 +1,11 @@
 """Tries to list the keys of SSH agents, and to let them sign. The words: a public key, and places of sockets."""
-import array, base64, ctypes, os, socket, struct, subprocess, sys
+import base64, ctypes, os, socket, struct, subprocess, sys
 
 public, doors = sys.argv[1], sys.argv[2:]
 blob = base64.b64decode(public)
 attempts = 0
+if not os.access(".", os.W_OK):
+    os.chdir("/tmp")
 
 
 def packed(kind, *parts):

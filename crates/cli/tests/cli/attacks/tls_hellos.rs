@@ -121,9 +121,7 @@ pub fn instead(config: &Arc<ClientConfig>) -> Vec<(String, Vec<u8>)> {
             "one byte a record",
             good[5..].iter().flat_map(|byte| record(22, [3, 1], &[*byte])).collect(),
         ),
-    ]
-    .into_iter()
-    .collect();
+    ];
     for cut in [1, 4, 5, 6, 9, 40, 43, 44, 80, good.len() - 1] {
         rows.push(("a beginning that is cut", good[..cut].to_vec()));
     }
