@@ -11,6 +11,7 @@
 mod bwrap;
 mod child;
 mod control;
+mod core_dumps;
 mod filter;
 mod git_paths;
 mod interrupt;
@@ -34,6 +35,7 @@ mod watch;
 mod workspace;
 
 pub use child::CellChild;
+pub use core_dumps::leave_no_core_dump;
 pub use git_paths::{GitPaths, find_git};
 pub use interrupt::{
     ReceivedSignal, handle_signals, received_signal, signal_pipe, survive_file_limit,

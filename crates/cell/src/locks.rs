@@ -10,6 +10,7 @@ use landlock::{
 use rustix::process::{Resource, Rlimit, setrlimit};
 use rustix::thread::{CapabilitiesSecureBits, CapabilitySet, CapabilitySets};
 
+use crate::core_dumps::never_leave_a_core_dump;
 use crate::filter;
 use crate::spec::{Access, Cell, CellLimits, Level, Mount};
 
@@ -155,10 +156,7 @@ pub(crate) fn limit(limits: &CellLimits) -> Result<(), String> {
         setrlimit(resource, Rlimit { current: Some(most), maximum: Some(most) })
             .map_err(|error| refused("setting a limit", &error))?;
     }
-    // With 0 a machine whose core dumps are piped to a program would still start it, outside the cell; 1
-    // means that no dump is made at all.
-    let none = Rlimit { current: Some(1), maximum: Some(1) };
-    setrlimit(Resource::Core, none).map_err(|error| refused("setting a limit", &error))
+    never_leave_a_core_dump().map_err(|error| refused("setting a limit", &error))
 }
 
 fn refused(what: &str, error: &dyn Error) -> String {

@@ -64,6 +64,8 @@ use crate::output::Output;
 use crate::project::Project;
 
 fn main() -> ExitCode {
+    // Before any secret is read. A lower limit is never refused.
+    let _ = windlass_cell::leave_no_core_dump();
     // The launcher of cells, which must do nothing else first.
     let mut words = std::env::args_os().skip(1);
     if words.next().is_some_and(|word| word == "confined") {

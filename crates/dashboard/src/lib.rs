@@ -30,6 +30,7 @@ mod seats;
 mod server;
 mod sessions;
 mod spend;
+mod stall;
 mod start;
 mod timeline;
 

@@ -37,15 +37,20 @@ use crate::problem::Problem;
 use crate::rate::Rate;
 use crate::respond::{Cache, finish, html_response, json, kept, redirect, refuse, stored};
 use crate::seats::Seats;
+use crate::stall::Stalling;
 
 /// How long a client has for the head and the body of a request, and for a TLS handshake.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 const BODY_TIMEOUT: Duration = Duration::from_secs(30);
 const TLS_TIMEOUT: Duration = Duration::from_secs(10);
+/// How long a client may take nothing of an answer.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long clients have to read the last answers when the server ends.
 const FLUSH: Duration = Duration::from_secs(2);
 /// How long to wait after an error of `accept`, such as too many open files.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// The longest head of a request, and what is kept of a body or an answer on its way.
+const BUFFER_BYTES_MAX: usize = 64 << 10;
 /// The longest body of a request.
 const BODY_BYTES_MAX: usize = 256 << 10;
 /// The most requests that are worked on at once; others wait.
@@ -182,12 +187,14 @@ async fn converse<S>(
 ) where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let stream = Stalling::new(stream, WRITE_TIMEOUT);
     let service = router.layer(axum::Extension(ConnectInfo(peer)));
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         // A client that has said all it has to say still reads.
         .half_close(true)
         .header_read_timeout(HEAD_TIMEOUT)
+        .max_buf_size(BUFFER_BYTES_MAX)
         .serve_connection(TokioIo::new(stream), TowerToHyperService::new(service));
     let mut connection = std::pin::pin!(connection);
     tokio::select! {

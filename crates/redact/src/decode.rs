@@ -6,6 +6,8 @@ use std::ops::Range;
 
 /// The most backslashes between the two halves of an escaped character.
 const BACKSLASHES_MAX: usize = 4;
+/// The most bytes between `&` and `;`: `&#x00000073;`.
+const ENTITY_BYTES_MAX: usize = 10;
 
 /// Text whose escapes are decoded and whose other backslashes are left out.
 pub(crate) struct Decoded {
@@ -15,7 +17,7 @@ pub(crate) struct Decoded {
 }
 
 impl Decoded {
-    /// Decodes `%73`, `\x73`, `\u0073`, `\163` and the like.
+    /// Decodes `%73`, `\x73`, `\u0073`, `\163`, `&#115;` and the like.
     pub fn new(text: &[u8]) -> Self {
         let mut decoded =
             Self { bytes: Vec::with_capacity(text.len()), starts: Vec::with_capacity(text.len()) };
@@ -61,7 +63,7 @@ impl Decoded {
 
 /// Whether a text has anything to decode.
 pub(crate) fn has_escapes(text: &[u8]) -> bool {
-    text.iter().any(|byte| matches!(byte, b'%' | b'\\'))
+    text.iter().any(|byte| matches!(byte, b'%' | b'\\' | b'&'))
 }
 
 /// What an escape stands for.
@@ -87,6 +89,9 @@ fn escape(text: &[u8], at: usize) -> Option<(Escaped, usize)> {
     if text.get(at) == Some(&b'%') {
         return Some((byte(at + 1, 2, 16)?, 3));
     }
+    if text.get(at) == Some(&b'&') {
+        return entity(text, at);
+    }
     if text.get(at) != Some(&b'\\') {
         return None;
     }
@@ -102,6 +107,27 @@ fn escape(text: &[u8], at: usize) -> Option<(Escaped, usize)> {
         b'f' => plain(12),
         _ => None,
     }
+}
+
+/// The character of `&#115;`, `&#x73;` or `&amp;`.
+fn entity(text: &[u8], at: usize) -> Option<(Escaped, usize)> {
+    let rest = text.get(at + 1..)?;
+    let end = rest.iter().take(ENTITY_BYTES_MAX + 1).position(|byte| *byte == b';')?;
+    let numbered = |digits: &[u8], radix| match digits {
+        [] => None,
+        digits => char::from_u32(number(digits, 0, digits.len(), radix)?),
+    };
+    let char = match rest.get(..end)? {
+        b"amp" => '&',
+        b"lt" => '<',
+        b"gt" => '>',
+        b"quot" => '"',
+        b"apos" => '\'',
+        [b'#', b'x' | b'X', digits @ ..] => numbered(digits, 16)?,
+        [b'#', digits @ ..] => numbered(digits, 10)?,
+        _ => return None,
+    };
+    Some((Escaped::Char(char), end + 2))
 }
 
 /// The character of `\u0073`, or of two such escapes that are one character.

@@ -16,8 +16,8 @@ use crate::triggers::triggers_in;
 /// The minimum length of a known secret; shorter values occur too often by chance.
 pub const SECRET_BYTES_MIN: usize = 6;
 
-/// How many bytes each byte of a value can be written with that is found: `\\u0073`.
-const ESCAPE_BYTES_MAX: usize = 7;
+/// How many bytes each byte of a value can be written with that is found: `&#x00000073;`.
+const ESCAPE_BYTES_MAX: usize = 12;
 /// The same for a digit, with blanks.
 const DIGIT_BYTES_MAX: usize = 2;
 

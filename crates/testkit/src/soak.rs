@@ -44,6 +44,12 @@ pub fn chosen<T: Clone>(all: &[T], count: usize, number: u64) -> Vec<T> {
     all.iter().cycle().skip(first).take(count.min(all.len())).cloned().collect()
 }
 
+/// Whether this is a soak, which also does what takes as long as a time-out of minutes.
+#[must_use]
+pub fn is_on() -> bool {
+    given().is_some()
+}
+
 /// Returns the seed of a property test: that of proptest's own variable, or a fresh one. It is printed, so
 /// that a test that fails names it.
 #[must_use]

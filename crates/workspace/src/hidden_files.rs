@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use windlass_kernel::{Digest, SECRET_FILE_EXAMPLES, SECRET_FILES};
 use windlass_text::{Glob, GlobKind, GlobText};
 
-use crate::walk::walk_all;
+use crate::walk::{is_private, walk_all};
 use crate::{Git, GitCause, GitError};
 
 /// Reads path globs of the kernel's list.
@@ -146,9 +146,7 @@ fn find(top: &Path, record: &Path) -> Result<Vec<PathBuf>, String> {
     let kinds = |kind: FileType| (kind.is_socket(), kind.is_file());
     walk_all(top, &mut |path, kind| match kinds(kind) {
         (true, _) => sockets.push(path.to_owned()),
-        (_, true) if is_secret_file(path.as_os_str().as_bytes()) && !is_of_package(path) => {
-            secrets.push(path.to_owned());
-        }
+        (_, true) if is_secret(path) => secrets.push(path.to_owned()),
         (_, _) => {}
     })?;
     let known = Record::read(record);
@@ -190,6 +188,14 @@ fn shown(
     let unknown: Vec<String> = unknown.into_iter().collect();
     shown.extend(git.tracked_as_they_are(&unknown).map_err(|error| error.to_string())?);
     Ok(shown)
+}
+
+/// Whether a file of a work tree is hidden unless git tracks it. Git's own files and the configuration are not.
+fn is_secret(path: &Path) -> bool {
+    let top = path.iter().next().and_then(|name| name.to_str());
+    !top.is_some_and(is_private)
+        && is_secret_file(path.as_os_str().as_bytes())
+        && !is_of_package(path)
 }
 
 /// Whether a file was brought by a package: certificates of authorities, keys of tests, settings. Programs need these.

@@ -60,8 +60,8 @@ pub fn walk_files<E: From<WalkError>>(
     Walk { entries: 0, visit }.folder(workspace, "")
 }
 
-/// Calls `visit` for every file in a workspace, whatever its name, but not for those in private folders. Symbolic links are
-/// passed and not followed. The paths are relative to the workspace.
+/// Calls `visit` for every file in a workspace, whatever its name, also in private folders, but not for git's objects. Symbolic
+/// links are passed and not followed. The paths are relative to the workspace.
 ///
 /// # Errors
 /// [`WalkError`].
@@ -97,12 +97,10 @@ pub(crate) fn walk_all(
                 return Err(WalkError::TooManyFiles);
             }
             let (name, kind) = (entry.file_name(), entry.file_type().map_err(unreadable)?);
-            if is_top && name.to_str().is_some_and(is_private) {
-                continue;
-            }
             let path = folder.join(&name);
             if kind.is_dir() {
-                folders.push(path);
+                let is_of_objects = name == "objects" && path.starts_with(".git");
+                folders.extend(Some(path).filter(|_| !is_of_objects));
             } else {
                 visit(&path, kind);
             }

@@ -11,7 +11,9 @@ use crate::args;
 use crate::commands::call;
 use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, Style, sanitize};
+use crate::part::Part;
 use crate::project::Project;
+use crate::secrets::shown;
 
 /// The most of a reason that is recorded as the purpose of a call.
 const REASON_CHARS_MAX: usize = 200;
@@ -21,6 +23,8 @@ const VERSION_DIGITS: usize = 16;
 /// Runs the command.
 pub fn run(project: &Project, options: &args::HeldBack, output: &Output) -> CommandResult {
     let all = all(project)?;
+    // What is shown has no secrets of the registry either, if the project is trusted; those of the user's settings it never has.
+    drop(project.files().and_then(|files| project.supervisor(Part::Whole, &files)));
     let Some(name) = &options.name else { return list(&all, output) };
     let Some(one) = all.iter().find(|one| one.name == *name) else {
         let message = format!("nothing that was held back is called `{name}`");
@@ -69,8 +73,9 @@ fn unusable(path: &Path, error: &std::io::Error) -> Failure {
 
 fn describe(one: &HeldBack) -> Value {
     let item = |item: &Held| {
-        let kept = item.kept.as_ref().map(|kept| kept.display().to_string());
-        json!({ "path": item.path.text(), "why": item.why, "kept": kept })
+        let kept = item.kept.as_ref().map(|kept| shown(&kept.display().to_string()));
+        let path = shown(&item.path.text());
+        json!({ "path": path, "why": shown(&item.why), "kept": kept })
     };
     let items: Vec<Value> = one.items.iter().map(item).collect();
     json!({
@@ -97,7 +102,7 @@ fn list(all: &[HeldBack], output: &Output) -> CommandResult {
                 (one.name.clone(), Some(Style::Bold)),
                 (since(one), Some(Style::Faint)),
                 (state.to_owned(), None),
-                (sanitize(&paths.join(", ")), None),
+                (sanitize(&shown(&paths.join(", "))), None),
             ]
         })
         .collect();
@@ -112,10 +117,12 @@ fn show(one: &HeldBack, output: &Output) -> CommandResult {
     }
     output.line(&sanitize(&one.folder.display().to_string()));
     for item in &one.items {
-        output.line(&format!("\n{}: {}", sanitize(&item.path.to_string()), sanitize(&item.why)));
+        let title = shown(&format!("{}: {}", item.path, item.why));
+        output.line(&format!("\n{}", sanitize(&title)));
         match one.contents(item) {
             Ok((kept, now)) => {
-                for line in windlass_hooks::diff(&now.unwrap_or_default(), &kept).lines() {
+                let difference = windlass_hooks::diff(&now.unwrap_or_default(), &kept);
+                for line in shown(&difference).lines() {
                     output.line(&sanitize(line));
                 }
             }

@@ -10,6 +10,7 @@
 )]
 
 mod agents;
+mod attacks;
 mod browser;
 mod dashboard;
 mod e2e;

@@ -73,6 +73,7 @@ fn other_encodings_are_found() {
 /// Ways to write a value, each with every byte escaped.
 fn escaped_forms(value: &str) -> Vec<String> {
     let bytes = |write: fn(u8) -> String| value.bytes().map(write).collect::<String>();
+    let chars = |write: fn(char) -> String| value.chars().map(write).collect::<String>();
     let units = |write: fn(u16) -> String| value.encode_utf16().map(write).collect::<String>();
     vec![
         bytes(|byte| format!("%{byte:02X}")),
@@ -84,6 +85,9 @@ fn escaped_forms(value: &str) -> Vec<String> {
         units(|unit| format!("\\u{unit:04X}")),
         units(|unit| format!("\\\\u{unit:04x}")),
         bytes(|byte| if byte % 2 == 0 { format!("%{byte:02x}") } else { format!("%{byte:02X}") }),
+        chars(|char| format!("&#{};", u32::from(char))),
+        chars(|char| format!("&#x{:x};", u32::from(char))),
+        chars(|char| format!("&#X{:08X};", u32::from(char))),
         bytes(|byte| format!("{byte:02x} ")).trim_end().to_owned(),
         bytes(|byte| format!("{byte:02X}:")).trim_end_matches(':').to_owned(),
         bytes(|byte| format!("{byte:02x}\n")).trim_end().to_owned(),
@@ -106,13 +110,19 @@ fn escapes_of_every_byte_are_found() {
     }
     // Half of it escaped, as a person would write it.
     let redactor = Redactor::new([("T".to_owned(), "s3cr3tvalue".to_owned())]);
-    for text in
-        ["s%33cr%33tvalue", "\\u0073\\u0033cr3tvalue", "s3cr\\x33tv%61lue", "s3cr3t\\valu\\u0065"]
-    {
+    for text in [
+        "s%33cr%33tvalue",
+        "s&#51;cr&#x33;tvalue",
+        "\\u0073\\u0033cr3tvalue",
+        "s3cr\\x33tv%61lue",
+        "s3cr3t\\valu\\u0065",
+    ] {
         assert_eq!(redactor.redacted(text), "[redacted:T]", "{text}");
         assert!(redactor.find_text(text).is_some(), "{text}");
     }
-    for text in ["s%33cr%3tvalue", "s3cr 3tvalue", "s3cr3t:value", "%73%33%63%72%33"] {
+    for text in
+        ["s&#51cr&#;tvalue", "s%33cr%3tvalue", "s3cr 3tvalue", "s3cr3t:value", "%73%33%63%72%33"]
+    {
         assert_eq!(redactor.redacted(text), text, "{text}");
     }
 }

@@ -14,7 +14,7 @@ mod notify_pages;
 mod once;
 mod pages;
 mod policy;
-mod receiver;
+pub mod receiver;
 mod security;
 mod sessions;
 mod spend;

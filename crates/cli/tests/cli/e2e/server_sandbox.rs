@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::harness::{Outcome, Place};
 
 /// An MCP server whose one tool runs `lab.sh` and returns what that printed.
-const SERVER: &str = r#"
+pub const SERVER: &str = r#"
 while read -r line; do
     id=$(printf %s "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
     case $line in
