@@ -76,7 +76,7 @@ impl Gateway {
     fn changed_since(&self, call: &Call, later: &[NamedFile]) -> Option<String> {
         let (request, _) = call.request.as_ref()?;
         let seen = if later.is_empty() { &request.files } else { later };
-        first_difference(seen, &self.supervisor.examine(request).files)
+        first_difference(seen, &self.examine(request).files)
     }
 
     /// Whether the grant under which a call was started still covers it. That it has been used up does not count:
