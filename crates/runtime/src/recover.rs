@@ -275,7 +275,6 @@ impl Gateway {
             Err(error) => Err(error.into()),
         }
     }
-    }
 }
 
 /// Fails if an open call belongs to a run other than `run`.
