@@ -318,3 +318,19 @@ fn an_ignored_file_is_not_overwritten_by_a_merge() {
     repo.windlass(&["close", &id, "--merge"]).exit(0);
     assert_eq!(repo.read("built.txt"), "built\n");
 }
+
+#[test]
+fn a_closed_run_is_rolled_back_in_a_work_tree_that_is_made_again() {
+    let repo = Repo::new();
+    let id = id_of(&repo.run_with(&does("echo x > built.txt"), &["--worktree"]).exit(0));
+    repo.windlass(&["close", &id]).exit(0);
+    assert!(!folder(&repo, &id).exists());
+    let to = format!("{id}/POST_design");
+    let rollback = ["checkpoint", "rollback", &to, "--by", "ada", "--reason", "again"];
+    repo.windlass(&[&rollback[..], &["--dry-run"]].concat())
+        .fails_with(1, "CHECKPOINT_UNAVAILABLE");
+    repo.windlass(&rollback).exit(0);
+    assert!(folder(&repo, &id).join("README.md").exists());
+    assert!(!folder(&repo, &id).join("built.txt").exists());
+    repo.is_whole();
+}

@@ -119,7 +119,9 @@ impl Ride {
         let asked: BTreeSet<Work> = works.iter().copied().collect();
         assert_eq!(asked.len(), works.len(), "asked for twice");
         assert!(asked.is_superset(&self.under_way), "work under way was forgotten");
-        self.under_way = asked;
+        // A merge is made by whoever asks what is next, and waits while a phase writes in the workspace.
+        let is_begun = |work: &Work| !matches!(work, Work::Merge { .. });
+        self.under_way = asked.into_iter().filter(is_begun).collect();
         let work = works[self.choices.pick(works.len())];
         let (at, attempt, check) = match work {
             Work::Check { phase, check, attempt } => (phase, attempt, Some(check)),
