@@ -415,9 +415,7 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
             "if you trust it, name it in `git.filters` of your own settings: the filter that the message names, \
              such as `[\"lfs\"]`, or `[\"working-tree-encoding\"]` for an encoding"
         }
-        Code::GitUnrecordable => {
-            "remove what the message names, or the `.git` in it; a repository inside needs a commit of its own"
-        }
+        Code::GitUnrecordable => "remove what the message names, or the `.git` in it",
         Code::GitDamaged => {
             "the repository is as it was before the command; look at what the command did to `.git`"
         }
@@ -471,9 +469,7 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
         Code::DriverCapabilityExceeded => {
             "make the task smaller, or raise the profile's limit in `driver/profiles.toml`"
         }
-        Code::DriverSandboxInconsistent => {
-            "start the task again; the sandbox is enabled at the start"
-        }
+        Code::DriverSandboxInconsistent => "start the task again: it enables the sandbox",
         Code::DriverSaveRefused => {
             "only intents with `save_allowed` save, and only after their verification passed"
         }

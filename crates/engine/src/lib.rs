@@ -17,6 +17,7 @@ mod hold_packets;
 mod import;
 mod integrate;
 mod kept_outputs;
+mod own_commit;
 mod phase_executor;
 mod pinning;
 mod policy_reader;

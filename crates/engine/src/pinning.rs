@@ -11,7 +11,8 @@ use windlass_kernel::run::{
 use windlass_workspace::{CommitId, Git, GitCause, GitError, Hook, PinnedKind, PinnedPath};
 
 use crate::error::EngineError;
-use crate::git_repository::{git_of, recorded_commit, tree_to_commit};
+use crate::git_repository::{git_of, recorded_commit};
+use crate::own_commit::tree_to_commit;
 use crate::repository::{CommitHook, PinRequest};
 
 /// The hook that a commit has to pass.

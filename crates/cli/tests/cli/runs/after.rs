@@ -71,16 +71,6 @@ fn in_a_folder() -> Repo {
 }
 
 #[test]
-fn what_is_outside_of_the_projects_folder_is_not_the_runs() {
-    let repo = in_a_folder();
-    let below = repo.root().file_name().unwrap().to_str().unwrap().to_owned();
-    let id = id_of(&repo.run(&passing()).exit(0));
-    let committed = repo.git(&["show", "--format=", "--name-only", "HEAD"]);
-    assert_eq!(committed, format!("{below}/built.txt"));
-    assert!(repo.git(&["status", "--porcelain", ":/"]).contains("?? ../mine.txt"), "{id}");
-}
-
-#[test]
 fn a_work_tree_of_a_folder_is_worked_in_below_that_folder() {
     let repo = in_a_folder();
     let below = repo.root().file_name().unwrap().to_str().unwrap().to_owned();
