@@ -229,7 +229,7 @@ impl CoreSurroundings for ProjectCore<'_> {
                 "transcript",
                 context::recent(&context::turns(
                     facts.event.transcript.as_deref(),
-                    self.supervisor.redactor(),
+                    &self.supervisor.redactor(),
                 )),
             ),
             ("workflows", workflows::described(self.files)?),
