@@ -5,9 +5,11 @@ use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
 
-use windlass_gate::{Allowed, Mark, RelPath};
+use std::collections::BTreeSet;
 
-use crate::world::World;
+use windlass_gate::{Allowed, Asked, History, Mark, RelPath};
+
+use crate::world::{NoCommits, World};
 
 const NOTHING: [&str; 0] = [];
 
@@ -136,6 +138,18 @@ fn links_that_lead_out_and_special_files_are_held_back() {
     assert!(world.at("fine").is_symlink() && world.at("socket").symlink_metadata().is_ok());
 }
 
+/// A repository whose commit has the files of workspaces.
+struct Workspaces;
+
+impl History for Workspaces {
+    fn committed(&self, asked: &[Asked<'_>], _: &BTreeSet<String>) -> BTreeSet<RelPath> {
+        let has = |(path, mark): &&Asked<'_>| {
+            path.text() == "x.code-workspace" && matches!(mark, Some(Mark::File { .. }))
+        };
+        asked.iter().filter(has).map(|(path, _)| (*path).clone()).collect()
+    }
+}
+
 #[test]
 fn what_the_line_named_or_the_commit_has_passes() {
     let world = World::new();
@@ -143,15 +157,12 @@ fn what_the_line_named_or_the_commit_has_passes() {
         paths: [".vscode".to_owned(), "CLAUDE.md".to_owned()].into(),
         ..Allowed::default()
     };
-    let (watch, _) = world.gate().watch(allowed, None, &|_, _| false).unwrap();
+    let (watch, _) = world.gate().watch(allowed, None, &NoCommits).unwrap();
     world.write(".vscode/tasks.json", "x");
     world.write("CLAUDE.md", "x");
     world.write(".husky/pre-commit", "x");
     world.write("x.code-workspace", "x");
-    let committed = |path: &RelPath, mark: Option<&Mark>| {
-        path.text() == "x.code-workspace" && matches!(mark, Some(Mark::File { .. }))
-    };
-    let held = watch.look(&committed).unwrap();
+    let held = watch.look(&Workspaces).unwrap();
     assert_eq!(world.names(&held), [".husky/pre-commit"]);
     // What passed is what was accepted.
     drop(watch);

@@ -7,7 +7,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use tempfile::TempDir;
-use windlass_gate::{Allowed, Gate, Held, Rule, Rules, Scope, Watch};
+use windlass_gate::{Allowed, Gate, Held, History, Rule, Rules, Scope, Watch};
 use windlass_text::Glob;
 
 /// What the rules of these tests are about.
@@ -18,6 +18,11 @@ const PATHS: [&str; 5] = [
     "**/.github/workflows/**",
     "**/.mcp.json",
 ];
+
+/// A repository whose commits have nothing.
+pub struct NoCommits;
+
+impl History for NoCommits {}
 
 pub struct World {
     place: TempDir,
@@ -85,7 +90,7 @@ impl World {
     }
 
     pub fn watch(&self) -> Watch {
-        let (watch, held) = self.gate().watch(Allowed::default(), None, &|_, _| false).unwrap();
+        let (watch, held) = self.gate().watch(Allowed::default(), None, &NoCommits).unwrap();
         assert_eq!(held, [""; 0]);
         watch
     }
@@ -94,7 +99,7 @@ impl World {
     pub fn held(&self, act: impl FnOnce()) -> Vec<String> {
         let watch = self.watch();
         act();
-        self.names(&watch.look(&|_, _| false).unwrap())
+        self.names(&watch.look(&NoCommits).unwrap())
     }
 
     /// The paths of what was held back. What was moved away is no longer there.
