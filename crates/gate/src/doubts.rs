@@ -6,7 +6,6 @@ use std::io;
 use crate::history::{Asked, History, Tips};
 use crate::record::Record;
 use crate::rel_path::RelPath;
-use crate::rules::Rules;
 
 /// What commits of commands have brought.
 pub struct Doubts {
@@ -21,7 +20,7 @@ impl Doubts {
     /// writes it down before anything is compared.
     pub fn of(
         record: &Record,
-        rules: &Rules,
+        is_asked: &dyn Fn(&RelPath) -> bool,
         tips: &BTreeSet<Tips>,
         history: &dyn History,
     ) -> io::Result<Self> {
@@ -31,7 +30,7 @@ impl Doubts {
             Err(error) => doubts.unknown = Some(error),
         }
         for tips in tips {
-            match history.brought(tips, rules) {
+            match history.brought(tips, is_asked) {
                 Ok(brought) => doubts.new.extend(brought),
                 Err(error) => doubts.unknown = Some(error),
             }

@@ -254,7 +254,10 @@ impl Gate {
         if !all.is_empty() {
             after = self.scan(Some(&after), false)?;
         }
-        let mut doubts = Doubts::of(&self.record, rules, tips, history)?;
+        let is_asked = |path: &RelPath| {
+            [before, &after].iter().any(|seen| seen.targets.rule(rules, path).is_some())
+        };
+        let mut doubts = Doubts::of(&self.record, &is_asked, tips, history)?;
         let mut is_whole = false;
         // Another command may write again what is moved away: what is accepted was judged.
         for _ in 0..ROUNDS_MAX {

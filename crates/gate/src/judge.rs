@@ -8,6 +8,7 @@ use crate::mark::{Mark, SpecialKind};
 use crate::rel_path::RelPath;
 use crate::rules::Rules;
 use crate::seen::Seen;
+use crate::targets::Targets;
 
 /// The folder of Windlass in a project.
 const PROJECT: &str = ".windlass";
@@ -128,7 +129,11 @@ impl Judge<'_> {
             (None, None) => false,
             (Some(_), None) | (None, Some(_)) => true,
         };
-        let reason = |path| Some((path, self.reason(path, before.get(path), after.get(path))?));
+        // Of links that were gone before, nothing is asked.
+        let targets = Targets::of(before);
+        let reason = |path| {
+            Some((path, self.reason(&targets, path, before.get(path), after.get(path))?))
+        };
         paths.into_iter().filter(differs).filter_map(reason).collect()
     }
 
@@ -144,7 +149,7 @@ impl Judge<'_> {
         }
     }
 
-    fn reason(&self, path: &RelPath, was: Option<&Mark>, is: Option<&Mark>) -> Option<Reason> {
+    fn reason(&self, targets: &Targets, path: &RelPath, was: Option<&Mark>, is: Option<&Mark>) -> Option<Reason> {
         let Self { before, after, rules, allowed } = *self;
         if matches!(was, Some(Mark::Folder { .. })) || path.text() == PROJECT {
             return Some("it belongs to git or Windlass".into());
@@ -183,8 +188,8 @@ impl Judge<'_> {
         let is_link =
             matches!(is, Some(Mark::Link { .. })) || matches!(was, Some(Mark::Link { .. }));
         let rule = match is_link {
-            true => before.targets.rule_of_link(rules, path),
-            false => before.targets.rule(rules, path),
+            true => targets.rule_of_link(rules, path),
+            false => targets.rule(rules, path),
         }?;
         if allowed.has(path) || allowed.seals(path, before, after) {
             return None;

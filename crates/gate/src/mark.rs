@@ -111,9 +111,9 @@ pub enum Mark {
         target: String,
         /// Whether it stays in the workspace, or leads to something that every cell has.
         stays: bool,
-        /// What of the workspace it leads to, if a rule is about that, too.
-        #[serde(default, skip_serializing_if = "Option::is_none")]
-        leads: Option<RelPath>,
+        /// What of the workspace it leads to if a rule is about that, too: what it names, and what that is.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        leads: Vec<RelPath>,
     },
     /// A pipe, socket or device.
     Special(SpecialKind),

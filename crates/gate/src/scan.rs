@@ -24,8 +24,8 @@ const ENTRIES_MAX: usize = 2_000_000;
 pub const KEPT_BYTES_MAX: u64 = 16 << 20;
 /// What `..` and links may lead to besides: it is no file.
 const NOTHING: &str = "/dev/null";
-/// How often it is looked again since links lead to more.
-const LINKS_MAX: usize = 8;
+/// How often it is looked at once since links lead to more of which rules are about.
+const PASSES_MAX: usize = 8;
 /// The permissions without which nobody but the administrator looks into a folder.
 const ENTERED: u32 = 0o500;
 
@@ -72,16 +72,17 @@ impl Scan<'_> {
     pub fn run(mut self) -> io::Result<Seen> {
         let before = self.before.filter(|before| before.rules == self.rules.digest());
         let mut targets = before.map_or_else(Targets::default, |before| Targets::of(&before.marks));
-        for _ in 0..LINKS_MAX {
+        let mut pass = 0;
+        loop {
+            pass += 1;
             // Under other targets other files are remembered.
             let known = before.filter(|before| before.targets == targets);
             let seen = self.once(known, &targets)?;
-            match targets.and(Targets::of(&seen.marks)) {
+            match targets.and(Targets::of(&seen.marks)).filter(|_| pass < PASSES_MAX) {
                 Some(more) => targets = more,
                 None => return Ok(seen),
             }
         }
-        Err(io::Error::other("links lead to links, and these to more"))
     }
 
     fn once(&mut self, before: Option<&Seen>, targets: &Targets) -> io::Result<Seen> {
@@ -267,7 +268,7 @@ impl Scan<'_> {
             Kind::Link => {
                 let target = self.root.link_target(path.as_path())?;
                 let stays = self.stays(path, &target);
-                let leads = self.leads(path, &target, targets).filter(|_| stays);
+                let leads = if stays { self.leads(path, &target, targets) } else { Vec::new() };
                 Mark::Link { target: target.to_string_lossy().into_owned(), stays, leads }
             }
             Kind::File => match known {
@@ -348,19 +349,19 @@ impl Scan<'_> {
     }
 
     /// What of the workspace a link leads to that rules are about.
-    fn leads(&self, path: &RelPath, target: &Path, targets: &Targets) -> Option<RelPath> {
-        if targets.is_empty() && !self.rules.may_match_by(path) {
-            return None;
+    fn leads(&self, path: &RelPath, target: &Path, targets: &Targets) -> Vec<RelPath> {
+        let may_match = !targets.is_empty() || self.rules.may_match_by(path);
+        if !may_match || targets.rule_of_link(self.rules, path).is_none() {
+            return Vec::new();
         }
-        targets.rule_of_link(self.rules, path)?;
         let folder = path.as_path().parent().unwrap_or_else(|| Path::new(""));
-        // What is not there may be made.
-        let named = || {
-            let full = plain(&self.workspace.join(folder).join(target));
-            Some(full.strip_prefix(self.workspace).ok()?.to_owned())
-        };
-        let found = self.root.resolved(&folder.join(target)).or_else(named)?;
-        (!found.as_os_str().is_empty()).then(|| RelPath::from(&*found))
+        // What is not there may be made, and what is on the way may be a link.
+        let named = plain(&self.workspace.join(folder).join(target));
+        let named = named.strip_prefix(self.workspace).ok().map(Path::to_owned);
+        let found =
+            self.root.resolved(&folder.join(target)).filter(|found| Some(found) != named.as_ref());
+        let leads = named.into_iter().chain(found);
+        leads.filter(|to| !to.as_os_str().is_empty()).map(|to| RelPath::from(&*to)).collect()
     }
 
     /// Whether a link stays in the workspace, or leads to what every cell has.

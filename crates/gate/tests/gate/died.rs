@@ -96,7 +96,7 @@ fn beside_a_server_whose_cell_shows_them_read_only_a_person_may_change_files() {
     world.write(".claude/settings.json", "one");
     let (watch, _) = world.gate().watch(Allowed::default(), Some(100), &NoCommits).unwrap();
     assert_eq!(watch.sealed(), [world.at(".claude"), world.at("CLAUDE.md")]);
-    world.write("CLAUDE.md", "two");
+    std::fs::write(world.at("CLAUDE.md"), "two").unwrap();
     world.write(".claude/new.md", "in a folder that the server cannot write");
     // A command that starts then has nothing to do with it.
     let command = world.watch();
@@ -152,4 +152,83 @@ fn a_command_under_other_rules_keeps_what_it_may_change() {
     let second = world.watch();
     world.write("CLAUDE.md", "as a person said");
     assert_eq!(second.look(&NoCommits).unwrap(), []);
+}
+
+#[test]
+fn a_seal_holds_only_as_long_as_its_file_is_there() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let world = World::new();
+    world.write("CLAUDE.md", "one");
+    world.write("sub/CLAUDE.md", "one");
+    let odd = world.at("").join(std::ffi::OsStr::from_bytes(b"odd\xff/CLAUDE.md"));
+    std::fs::create_dir(odd.parent().unwrap()).unwrap();
+    std::fs::write(&odd, "one").unwrap();
+    let (watch, _) = world.gate().watch(Allowed::default(), Some(100), &NoCommits).unwrap();
+    assert!(watch.sealed().contains(&odd), "{:?}", watch.sealed());
+    // An editor saves: the kernel lifts the seal, and the server can write the file.
+    world.write("new", "two");
+    std::fs::rename(world.at("new"), world.at("CLAUDE.md")).unwrap();
+    std::fs::write(world.at("sub/CLAUDE.md"), "two").unwrap();
+    assert_eq!(world.names(&watch.look(&NoCommits).unwrap()), ["CLAUDE.md"]);
+    assert_eq!(world.read("CLAUDE.md").as_deref(), Some("one"));
+    std::fs::write(world.at("CLAUDE.md"), "three").unwrap();
+    assert_eq!(world.names(&watch.look(&NoCommits).unwrap()), ["CLAUDE.md"]);
+    assert_eq!(world.read("sub/CLAUDE.md").as_deref(), Some("two"));
+}
+
+#[test]
+fn only_what_was_approved_is_accepted() {
+    let world = World::new();
+    world.write("CLAUDE.md", "one");
+    let watch = world.watch();
+    world.write("CLAUDE.md", "swapped after the write");
+    let approved = Digest::of(b"approved");
+    let path = Path::new("CLAUDE.md");
+    let error = Gate::accept(&world.state(), &world.at(""), path, approved).unwrap_err();
+    assert!(error.to_string().contains("changed again"), "{error}");
+    assert_eq!(world.names(&watch.look(&NoCommits).unwrap()), ["CLAUDE.md"]);
+    assert_eq!(world.read("CLAUDE.md").as_deref(), Some("one"));
+}
+
+#[test]
+fn a_command_under_other_rules_is_compared_with_what_was_there_when_it_started() {
+    let world = World::new();
+    world.write("CLAUDE.md", "one");
+    let _running = world.watch();
+    let (other, _) =
+        world.under(&["**/{CLAUDE,x}.md"]).watch(Allowed::default(), None, &NoCommits).unwrap();
+    world.write("x.md", "planted");
+    assert_eq!(world.names(&other.look(&NoCommits).unwrap()), ["x.md"]);
+    assert_eq!(world.read("CLAUDE.md").as_deref(), Some("one"));
+}
+
+#[test]
+fn without_a_state_to_compare_with_nothing_is_accepted() {
+    let world = World::new();
+    let watch = world.watch();
+    world.write(".vscode/tasks.json", "planted");
+    std::fs::remove_file(record(&world.state()).join("seen.json")).unwrap();
+    assert_eq!(world.names(&watch.look(&NoCommits).unwrap()), [".vscode/tasks.json"]);
+}
+
+#[test]
+fn what_was_moved_when_windlass_was_killed_is_put_back() {
+    let world = World::new();
+    world.run("git", &["init", "-q", "mine"]);
+    world.run("git", &["-C", "mine", "config", "core.pager", "less"]);
+    let config = world.read("mine/.git/config");
+    let watch = world.watch();
+    world.write("mine/.git/config", "[core]\n\tpager = evil\n");
+    let place = record(&world.state());
+    let kept = place.join("moving.json");
+    // As if it had been killed between the move and the end.
+    let seen: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(place.join("seen.json")).unwrap()).unwrap();
+    let mark = &seen["marks"]["mine/.git/config"];
+    std::fs::write(&kept, serde_json::json!({ "mine/.git/config": mark }).to_string()).unwrap();
+    std::fs::remove_file(world.at("mine/.git/config")).unwrap();
+    drop(watch);
+    world.gate().settle(&NoCommits).unwrap();
+    assert_eq!(world.read("mine/.git/config"), config);
+    assert!(!kept.exists());
 }

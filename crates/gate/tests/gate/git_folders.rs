@@ -156,3 +156,18 @@ fn the_repository_of_the_workspace_is_not_made_by_a_command() {
     world.run("git", &["init", "-q", "."]);
     assert_eq!(world.held(|| world.run("git", &["config", "core.fsmonitor", "x"])), NOTHING);
 }
+
+#[test]
+fn a_folder_of_sources_is_no_git_directory_and_loses_no_file() {
+    let world = World::new();
+    for path in ["src/objects/a.ts", "src/refs/b.ts", "src/new.ts", "src/deep/c.ts"] {
+        world.write(path, "a person's work");
+    }
+    assert_eq!(world.held(|| world.write("src/hooks/useX.ts", "h")), NOTHING);
+    // What makes it one is held back, and nothing else.
+    let held = world.held(|| world.write("src/HEAD", "ref: refs/heads/main\n"));
+    assert_eq!(held, ["src/HEAD"]);
+    for path in ["src/objects/a.ts", "src/refs/b.ts", "src/new.ts", "src/deep/c.ts"] {
+        assert_eq!(world.read(path).as_deref(), Some("a person's work"), "{path}");
+    }
+}
