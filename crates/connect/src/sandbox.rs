@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use windlass_cell::{
-    Access, Cell, CellLimits, Excess, Layout, Level, Limits, Maker, Mount, Network,
-    OnSignal, Program, WorkspaceView, choose_maker, find_git,
+    Access, Cell, CellLimits, Excess, Layout, Level, Limits, Maker, Mount, Network, OnSignal,
+    Program, WorkspaceView, choose_maker, find_git,
 };
 
 use windlass_broker::BrokerRules;

@@ -131,9 +131,8 @@ impl Judge<'_> {
         };
         // Of links that were gone before, nothing is asked.
         let targets = Targets::of(before);
-        let reason = |path| {
-            Some((path, self.reason(&targets, path, before.get(path), after.get(path))?))
-        };
+        let reason =
+            |path| Some((path, self.reason(&targets, path, before.get(path), after.get(path))?));
         paths.into_iter().filter(differs).filter_map(reason).collect()
     }
 
@@ -149,7 +148,13 @@ impl Judge<'_> {
         }
     }
 
-    fn reason(&self, targets: &Targets, path: &RelPath, was: Option<&Mark>, is: Option<&Mark>) -> Option<Reason> {
+    fn reason(
+        &self,
+        targets: &Targets,
+        path: &RelPath,
+        was: Option<&Mark>,
+        is: Option<&Mark>,
+    ) -> Option<Reason> {
         let Self { before, after, rules, allowed } = *self;
         if matches!(was, Some(Mark::Folder { .. })) || path.text() == PROJECT {
             return Some("it belongs to git or Windlass".into());

@@ -8,7 +8,6 @@ use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
-
 use windlass_gate::{Allowed, Asked, History, Mark, RelPath, Tips};
 
 use crate::world::{NoCommits, World};

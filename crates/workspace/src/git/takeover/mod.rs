@@ -32,12 +32,12 @@ use windlass_kernel::Code;
 
 use self::files::{Class, FileChange, Owner, classify, digest_of, git_dir};
 pub(in crate::git) use self::layers::read_file;
-pub use self::tips::tips;
 use self::layers::{Found, Kind, Layers, UpperEntry};
 use self::logs::LogMark;
 use self::refs::{
     OWN_LOGS, RefChange, RefValue, Refs, head_of, may_lead_to, read_refs, refs_after,
 };
+pub use self::tips::tips;
 use self::tips::{heads, tips_of};
 use self::worktrees::NewWorktree;
 use super::error::GitCause;
