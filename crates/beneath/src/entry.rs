@@ -53,6 +53,8 @@ pub struct Entry {
     pub kind: Kind,
     /// Its permissions.
     pub mode: u32,
+    /// Its owner.
+    pub owner: u32,
     /// Its size.
     pub size: u64,
     /// How many names it has.
@@ -73,6 +75,7 @@ impl Entry {
             // A kind that the kernel does not name is as little to be opened as a device.
             kind: Kind::of(FileType::from_raw_mode(stat.st_mode)).unwrap_or(Kind::Device),
             mode: stat.st_mode & 0o7777,
+            owner: stat.st_uid,
             size: u64::try_from(stat.st_size).unwrap_or_default(),
             links: stat.st_nlink,
             inode: (stat.st_dev, stat.st_ino),

@@ -1,10 +1,11 @@
 //! An open folder.
 
 use std::ffi::{OsStr, OsString};
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io::{self, Read as _, Write as _};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
@@ -30,6 +31,11 @@ impl From<Folder> for OwnedFd {
     fn from(folder: Folder) -> Self {
         folder.0
     }
+}
+
+/// A path that leads to what is open, whoever moves it.
+fn in_proc(fd: BorrowedFd<'_>) -> String {
+    format!("/proc/self/fd/{}", fd.as_raw_fd())
 }
 
 impl Folder {
@@ -300,17 +306,37 @@ impl Folder {
         Ok(move_new(&from, name, &target, new_name)?)
     }
 
+    /// Where a path beneath it leads, also through links that stay beneath it.
+    #[must_use]
+    pub fn resolved(&self, path: &Path) -> Option<PathBuf> {
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let found = openat2(&self.0, path, flags, Mode::empty(), ResolveFlags::BENEATH).ok()?;
+        let path_of = |fd: BorrowedFd<'_>| std::fs::read_link(in_proc(fd)).ok();
+        let found = path_of(found.as_fd())?;
+        found.strip_prefix(path_of(self.as_fd())?).ok().map(Path::to_owned)
+    }
+
     /// Lets the owner into a folder.
     ///
     /// # Errors
     /// Those of the operating system.
     pub fn open_up(&self, path: &Path) -> io::Result<()> {
-        let (parent, name) = self.parent(path)?;
-        let found = parent.glance(Path::new(name))?;
-        if found.is_some_and(|found| found.kind == Kind::Folder) {
-            raw::chmodat(&parent.0, name, Mode::from_raw_mode(0o700), AtFlags::empty())?;
+        match self.look(path)? {
+            Some(found) if found.kind == Kind::Folder => self.set_mode(path, 0o700),
+            _ => Ok(()),
         }
-        Ok(())
+    }
+
+    /// Sets the permissions of a folder; the empty path is the folder itself.
+    ///
+    /// # Errors
+    /// Those of the operating system, also when a link is on the way.
+    pub fn set_mode(&self, path: &Path, mode: u32) -> io::Result<()> {
+        if path.as_os_str().is_empty() {
+            return Ok(raw::fchmod(&self.0, Mode::from_raw_mode(mode))?);
+        }
+        let found = self.at(path, OFlags::PATH | OFlags::DIRECTORY)?;
+        std::fs::set_permissions(in_proc(found.as_fd()), Permissions::from_mode(mode))
     }
 
     /// Makes a folder under a name that nobody can foresee, which begins with `prefix`; returns its name.

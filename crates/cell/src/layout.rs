@@ -158,6 +158,18 @@ impl Layout {
         mounts
     }
 
+    /// Makes a link of the machine an empty folder if something is shown below it.
+    pub fn make_way(mounts: &mut [Mount]) {
+        let paths: Vec<PathBuf> = mounts.iter().map(|mount| mount.path().to_owned()).collect();
+        for mount in mounts {
+            if let Mount::Link { path, .. } = mount
+                && paths.iter().any(|other| other != path && other.starts_with(&*path))
+            {
+                *mount = Mount::Memory { path: path.clone(), bytes: HOME_BYTES };
+            }
+        }
+    }
+
     fn variable(&self, name: &str) -> Option<&str> {
         self.variables.get(name).map(String::as_str).filter(|value| !value.is_empty())
     }
@@ -251,6 +263,17 @@ fn outermost(paths: impl Iterator<Item = PathBuf>) -> BTreeSet<PathBuf> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_shown_below_a_link_is_in_a_folder() {
+        let link = || Mount::Link { path: "/var/tmp".into(), target: "/tmp".into() };
+        let mut mounts = [link(), bind("/var/tmp/project".into(), Access::Write)];
+        Layout::make_way(&mut mounts);
+        assert_eq!(mounts[0], Mount::Memory { path: "/var/tmp".into(), bytes: HOME_BYTES });
+        let mut mounts = [link(), bind("/var/tmpfiles".into(), Access::Write)];
+        Layout::make_way(&mut mounts);
+        assert_eq!(mounts[0], link());
+    }
 
     #[test]
     fn credentials_are_masked_and_nothing_else_of_the_home_is_shown() {

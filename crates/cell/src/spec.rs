@@ -1,6 +1,6 @@
 //! What a cell contains and may use.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -126,6 +126,20 @@ pub enum Mount {
         #[serde(with = "crate::path_bytes")]
         target: PathBuf,
     },
+}
+
+impl Mount {
+    /// Its path inside.
+    pub(crate) fn path(&self) -> &Path {
+        match self {
+            Self::Bind { path, .. }
+            | Self::BindAt { path, .. }
+            | Self::Mask { path }
+            | Self::Memory { path, .. }
+            | Self::Overlay { path, .. }
+            | Self::Link { path, .. } => path,
+        }
+    }
 }
 
 /// What a command may reach.

@@ -36,8 +36,9 @@ pub(crate) fn perform(
         Ok(result) => {
             // A command that runs meanwhile must not be taken for who did it.
             let written = job.foreseen.filter(|_| tool.writes()).zip(sandbox);
-            let accepted = written
-                .map_or(Ok(()), |(change, sandbox)| sandbox.accept(root, Path::new(&change.path)));
+            let accepted = written.map_or(Ok(()), |(change, sandbox)| {
+                sandbox.accept(root, Path::new(&change.path), change.after)
+            });
             match accepted {
                 Ok(()) => Reply::Success { result },
                 Err(failure) => failure.into_reply(Some(result)),

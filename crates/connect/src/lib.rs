@@ -13,6 +13,7 @@ mod call_failure;
 mod client_files;
 mod command;
 mod command_output;
+mod commits;
 mod file_tools;
 mod git_settings;
 mod job;

@@ -1,10 +1,11 @@
 //! The cell of one command, from its start to its end.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
 use windlass_broker::BrokerRules;
 use windlass_cell::{Cell, Confined, GitPaths};
+use windlass_gate::Held;
 use windlass_workspace::{Baseline, Git, take_over};
 
 use crate::Certainty;
@@ -37,11 +38,36 @@ pub(crate) struct OpenCell {
 pub(crate) struct GitChanges {
     pub folder: TempDir,
     pub git: GitPaths,
+    pub workspace: PathBuf,
     /// The refs and files before the command.
     pub before: Baseline,
 }
 
 impl GitChanges {
+    /// The folders for them, below one of ours.
+    pub fn new(
+        parent: &Path,
+        git: GitPaths,
+        workspace: &Path,
+        reaches_others: bool,
+    ) -> Result<Self, CallFailure> {
+        let cannot = |path: &Path, error: &std::io::Error| {
+            CallFailure::sandbox(format!("cannot create a folder in `{}`: {error}", path.display()))
+        };
+        let folder =
+            TempDir::with_prefix_in("git-", parent).map_err(|error| cannot(parent, &error))?;
+        let before = Baseline::read(&git.common, &git.top)
+            .map_err(|error| CallFailure::git(Certainty::DidNotRun, &error))?
+            .reaching_others(reaches_others);
+        let changes = Self { folder, git, workspace: workspace.to_owned(), before };
+        for folder in [changes.upper(), changes.work()] {
+            std::fs::create_dir(&folder).map_err(|error| cannot(&folder, &error))?;
+        }
+        let shown = changes.before.show_in(&changes.upper());
+        shown.map_err(|error| CallFailure::git(Certainty::DidNotRun, &error))?;
+        Ok(changes)
+    }
+
     pub fn upper(&self) -> PathBuf {
         self.folder.path().join("upper")
     }
@@ -49,13 +75,32 @@ impl GitChanges {
     pub fn work(&self) -> PathBuf {
         self.folder.path().join("work")
     }
+
+    /// Keeps the index as it was if the command has written another one; returns where it would be.
+    fn keep_index(&self) -> Option<PathBuf> {
+        let below = self.git.directory.strip_prefix(&self.git.common).ok()?.join("index");
+        self.upper().join(&below).symlink_metadata().ok()?;
+        let kept = self.folder.path().join("index");
+        // Without one, nothing was staged.
+        let _ = std::fs::copy(self.git.common.join(below), &kept);
+        Some(kept)
+    }
+
+    /// Stages what was held back as it was staged before: the next commit of a person would have it.
+    fn unstage(&self, held: &[Held], index: &Path) -> Result<(), CallFailure> {
+        let prefix = self.workspace.strip_prefix(&self.git.top).unwrap_or(Path::new(""));
+        let path = |held: &Held| Some(prefix.join(held.path.as_path()).to_str()?.to_owned());
+        let paths: Vec<String> = held.iter().filter_map(path).collect();
+        let staged = Git::new(&self.git.top).stage_as_in(index.exists().then_some(index), &paths);
+        staged.map_err(|error| CallFailure::internal(Certainty::Unknown, error.to_string()))
+    }
 }
 
 impl OpenCell {
     /// Fails if a server has changed what no command may since it was last looked at.
     pub fn require_unchanged(&self) -> Result<(), CallFailure> {
-        let held = self.watch.as_ref().map_or(Ok(Vec::new()), |watch| watch.look(&[], None))?;
-        if held.is_empty() { Ok(()) } else { Err(CallFailure::protected(&held)) }
+        let held = self.watch.as_ref().map_or(Ok(Vec::new()), WorkspaceWatch::look)?;
+        if held.is_empty() { Ok(()) } else { Err(CallFailure::protected(&texts(&held))) }
     }
 
     /// When a server has ended: holds back what it left, and tells whoever starts the next command.
@@ -70,6 +115,7 @@ impl OpenCell {
     pub fn close(self) -> Result<(), CallFailure> {
         let dropped = self.caches.drop_settings(&self.cache_settings, &self.cell.mounts);
         let changes = self.git.as_ref().filter(|_| !self.drops_git_changes);
+        let index = changes.map(GitChanges::keep_index);
         let taken = changes.map(|changes| {
             take_over(&changes.git.common, &changes.upper(), &changes.git.top, &changes.before)
                 .map_err(|error| CallFailure::git(Certainty::Unknown, &error))
@@ -77,29 +123,26 @@ impl OpenCell {
         let taken = taken.transpose();
         let mut unseen = Vec::new();
         let held = self.watch.as_ref().map(|watch| {
-            let brought = match (&taken, changes) {
-                (Ok(Some(taken)), Some(changes)) if moved_refs(&taken.taken) => {
-                    watch.brought(&changes.before)
-                }
-                (_, _) => Ok(Vec::new()),
-            };
-            let committed =
-                brought.iter().flatten().filter(|file| self.hidden.contains(&file.path));
-            unseen.extend(
-                committed.map(|file| format!("{} (committed without being seen)", file.path)),
-            );
-            // Without knowing what is new nothing counts as committed before.
-            let before = changes.map(|changes| &changes.before);
-            let held = watch.look(brought.as_deref().unwrap_or_default(), before);
+            if matches!(&taken, Ok(Some(taken)) if taken.taken.is_empty()) {
+                watch.made_no_commit();
+            }
+            let held = watch.look();
             watch.close();
-            brought.and(held)
+            let committed = watch.unseen().into_iter();
+            unseen.extend(committed.map(|path| format!("{path} (committed without being seen)")));
+            held
         });
         let mut protected = unseen;
+        let unstaged = match (&held, changes, index.flatten()) {
+            (Some(Ok(held)), Some(changes), Some(index)) => changes.unstage(held, &index),
+            (_, _, _) => Ok(()),
+        };
         if let Some(taken) = taken? {
             protected.extend(self.unstage(&taken.taken)?);
             protected.extend(taken.protected.into_iter().map(|path| format!(".git/{path}")));
         }
-        protected.extend(held.transpose()?.unwrap_or_default());
+        protected.extend(texts(&held.transpose()?.unwrap_or_default()));
+        unstaged?;
         protected.extend(dropped.map_err(|why| CallFailure::internal(Certainty::Unknown, why))?);
         match protected.is_empty() {
             true => Ok(()),
@@ -141,7 +184,6 @@ impl Drop for GitChanges {
     }
 }
 
-/// Whether refs or current commits are among what was taken over.
-fn moved_refs(taken: &[String]) -> bool {
-    taken.iter().any(|name| name.starts_with("refs/") || name == "HEAD" || name.ends_with("/HEAD"))
+fn texts(held: &[Held]) -> Vec<String> {
+    held.iter().map(Held::to_string).collect()
 }

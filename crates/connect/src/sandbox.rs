@@ -6,17 +6,16 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use tempfile::TempDir;
 use windlass_cell::{
-    Access, Cell, CellLimits, Excess, GitPaths, Layout, Level, Limits, Maker, Mount, Network,
-    OnSignal, Program, WorkspaceView, choose_maker, find_git,
+    Access, Cell, CellLimits, Excess, Layout, Level, Limits, Maker, Mount, Network, OnSignal,
+    Program, WorkspaceView, choose_maker, find_git,
 };
 
 use windlass_broker::BrokerRules;
 use windlass_gate::{Gate, Rules};
-use windlass_kernel::{Code, HostRule};
+use windlass_kernel::{Code, Digest, HostRule};
 use windlass_workspace::{
-    Baseline, Git, HiddenFiles, PinnedPath, Signature, TreeId, find_helper, telling_folder,
+    Git, HiddenFiles, PinnedPath, Signature, TreeId, find_helper, telling_folder,
 };
 
 use crate::Certainty;
@@ -26,7 +25,7 @@ use crate::call_failure::CallFailure;
 use crate::client_files::client_files;
 use crate::open_cell::{GitChanges, OpenCell};
 use crate::pinned::ShownFiles;
-use crate::workspace_watch::WorkspaceWatch;
+use crate::workspace_watch::{Repository, WorkspaceWatch};
 
 /// How long the temporary files of a run are kept after its last command.
 const TEMPORARY_AGE_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
@@ -158,6 +157,7 @@ impl Sandbox {
             Some(_) if confinement.measures => Some(shown.folder("tmp-", folder)?),
             Some(scope) => Some(self.temporary(scope)?),
         };
+        let drops_git_changes = confinement.drops_git_changes || confinement.measures;
         let facts = self.facts(workspace)?;
         let maker = match level {
             Level::Full => self.maker().map_err(CallFailure::sandbox)?,
@@ -175,18 +175,18 @@ impl Sandbox {
         if let Some(tree) = staged {
             shown.stage(*level, folder, workspace, tree)?;
         }
-        let (mut top, mut unseen) = (None, Vec::new());
+        let (mut repository, mut unseen) = (Repository::default(), Vec::new());
         let (mut mounts, changes) = match level {
             Level::Full => {
                 let git = find_git(workspace).map_err(CallFailure::sandbox)?;
-                top = git.as_ref().map(|git| git.top.clone());
+                repository.top = git.as_ref().map(|git| git.top.clone());
                 if let Some(git) = &git {
                     shown.without_credentials(folder, git)?;
                 }
                 let writes = *access == Access::Write && has_overlays && !is_server;
                 let reaches = !hosts.is_empty();
-                let changes =
-                    git.clone().filter(|_| writes).map(|git| self.git_changes(git, reaches));
+                let changes = git.clone().filter(|_| writes);
+                let changes = changes.map(|git| GitChanges::new(folder, git, workspace, reaches));
                 let changes = changes.transpose()?;
                 let folders = changes.as_ref().map(|changes| (changes.upper(), changes.work()));
                 let hidden = facts.hidden().map_err(CallFailure::sandbox)?;
@@ -205,6 +205,9 @@ impl Sandbox {
                 };
                 let below = hidden.iter().filter_map(|path| path.strip_prefix(&facts.top).ok());
                 unseen.extend(below.filter_map(|path| Some(path.to_str()?.to_owned())));
+                repository.hidden.clone_from(&unseen);
+                let taken = changes.as_ref().filter(|_| !drops_git_changes);
+                repository.tips = taken.map(|changes| changes.before.tips());
                 let mut mounts = self.machine(temporary, has_overlays.then_some(&caches));
                 mounts.extend(view.mounts());
                 if *access == Access::Write {
@@ -212,21 +215,28 @@ impl Sandbox {
                 }
                 (mounts, changes)
             }
-            Level::Landlock => (self.landlock_mounts(workspace, *access), None),
+            Level::Landlock => {
+                if *access == Access::Write {
+                    repository = Repository::without_cell(workspace)?;
+                }
+                (self.landlock_mounts(workspace, *access), None)
+            }
         };
         let cache_settings = CacheSettings::of(&self.settings.layout);
         // Those of a command whose Windlass died.
         caches.drop_settings(&cache_settings, &mounts).map_err(CallFailure::sandbox)?;
         let watch = match access {
             Access::Write => {
-                let (place, top) = (folder.join("gate"), top.as_deref());
-                let watch = WorkspaceWatch::start(&place, *level, confinement, top, &mounts)?;
+                let place = folder.join("gate");
+                let watch =
+                    WorkspaceWatch::start(&place, *level, confinement, repository, &mounts)?;
                 mounts.extend(watch.seals());
                 Some(watch)
             }
             Access::Read => None,
         };
         mounts.append(&mut shown.mounts);
+        Layout::make_way(&mut mounts);
         let cell = Cell {
             level: *level,
             maker,
@@ -245,7 +255,7 @@ impl Sandbox {
             cell,
             git: changes,
             hidden: unseen,
-            drops_git_changes: confinement.drops_git_changes || confinement.measures,
+            drops_git_changes,
             watch,
             rules,
             variables,
@@ -349,9 +359,14 @@ impl Sandbox {
         Err("a program that does nothing fails in a cell".to_owned())
     }
 
-    /// Accepts a file that a tool of ours has written, as it is now.
-    pub(crate) fn accept(&self, workspace: &Path, path: &Path) -> Result<(), CallFailure> {
-        let accepted = Gate::accept(&self.settings.folder.join("gate"), workspace, path);
+    /// Accepts what a tool of ours has written to a file.
+    pub(crate) fn accept(
+        &self,
+        workspace: &Path,
+        path: &Path,
+        written: Digest,
+    ) -> Result<(), CallFailure> {
+        let accepted = Gate::accept(&self.settings.folder.join("gate"), workspace, path, written);
         accepted.map_err(|error| CallFailure::internal(Certainty::Unknown, error.to_string()))
     }
 
@@ -377,26 +392,6 @@ impl Sandbox {
             }
         }
         Ok(told)
-    }
-
-    /// The folders for the changes of a command in the git directory.
-    fn git_changes(&self, git: GitPaths, reaches_others: bool) -> Result<GitChanges, CallFailure> {
-        let parent = &self.settings.folder;
-        let cannot = |path: &Path, error: &std::io::Error| {
-            CallFailure::sandbox(format!("cannot create a folder in `{}`: {error}", path.display()))
-        };
-        let folder =
-            TempDir::with_prefix_in("git-", parent).map_err(|error| cannot(parent, &error))?;
-        let before = Baseline::read(&git.common, &git.top)
-            .map_err(|error| CallFailure::git(Certainty::DidNotRun, &error))?
-            .reaching_others(reaches_others);
-        let changes = GitChanges { folder, git, before };
-        for folder in [changes.upper(), changes.work()] {
-            std::fs::create_dir(&folder).map_err(|error| cannot(&folder, &error))?;
-        }
-        let shown = changes.before.show_in(&changes.upper());
-        shown.map_err(|error| CallFailure::git(Certainty::DidNotRun, &error))?;
-        Ok(changes)
     }
 
     fn facts(&self, workspace: &Path) -> Result<Arc<WorkspaceFacts>, CallFailure> {

@@ -1,27 +1,24 @@
 //! The workspace of a command, compared at its end with what was there before.
 
-use std::cell::RefCell;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use windlass_cell::{Level, Mount};
-use windlass_gate::{Allowed, Gate, Held, Mark, RelPath, Rule, Rules, Scope, Watch};
+use windlass_cell::{Level, Mount, find_git};
+use windlass_gate::{Allowed, Gate, Held, Rule, Rules, Scope, Tips, Watch};
 use windlass_text::{Glob, GlobKind};
-use windlass_workspace::{Baseline, BroughtFile, CommittedFiles, Git};
+use windlass_workspace::Git;
 
 use crate::Certainty;
 use crate::call_failure::CallFailure;
+use crate::commits::Commits;
 use crate::sandbox::Confinement;
 
 /// The folders of a project that no command can change in a cell.
 const CLOSED: [&str; 2] = [".git", ".windlass"];
 /// What Windlass writes into a project while commands run.
 const OWN: [&str; 3] = [".windlass/artifacts", ".windlass/checkpoints", ".windlass/id"];
-/// The longest file that is compared with a commit.
-const BYTES_MAX: u64 = 16 << 20;
 /// The most files that the cell of a server shows read-only.
 const SEALED_MAX: usize = 256;
 
@@ -29,10 +26,31 @@ const SEALED_MAX: usize = 256;
 #[derive(Debug)]
 pub(crate) struct WorkspaceWatch {
     watch: Watch,
-    git: Git,
-    /// The path of the workspace below the top of its repository, with a slash.
-    prefix: String,
+    commits: Commits,
     is_closed: AtomicBool,
+}
+
+/// What is known of the repository when a command starts.
+#[derive(Debug, Default)]
+pub(crate) struct Repository {
+    /// The top of the work tree.
+    pub top: Option<PathBuf>,
+    /// The commits that are there; `None` if the command can make none.
+    pub tips: Option<Tips>,
+    /// The files that it does not see, relative to the top.
+    pub hidden: Vec<String>,
+}
+
+impl Repository {
+    /// That of a command that changes its git directory itself.
+    pub fn without_cell(workspace: &Path) -> Result<Self, CallFailure> {
+        let Some(git) = find_git(workspace).map_err(CallFailure::sandbox)? else {
+            return Ok(Self::default());
+        };
+        let tips = windlass_workspace::tips(&git.common);
+        let tips = tips.map_err(|error| CallFailure::git(Certainty::DidNotRun, &error))?;
+        Ok(Self { top: Some(git.top), tips: Some(tips), hidden: Vec::new() })
+    }
 }
 
 impl WorkspaceWatch {
@@ -41,40 +59,33 @@ impl WorkspaceWatch {
         place: &Path,
         level: Level,
         confinement: &Confinement,
-        top: Option<&Path>,
+        repository: Repository,
         mounts: &[Mount],
     ) -> Result<Self, CallFailure> {
         let Confinement { workspace, file_rules, named, is_server, .. } = confinement;
+        let Repository { top, tips, hidden } = repository;
+        let top = top.as_deref();
         let scope = Scope {
             closed: if level == Level::Full { CLOSED.to_vec() } else { Vec::new() },
             passed: OWN.to_vec(),
-            shown: shown(workspace, top, mounts),
+            shown: shown(workspace, top.filter(|_| level == Level::Full), mounts),
         };
-        let git = Git::new(workspace);
-        let file_rules = &with_named(file_rules, &git)?;
+        let file_rules = &with_named(file_rules, &Git::new(workspace))?;
         let is_about = |path: &&String| {
             file_rules.of(path).is_some() || file_rules.of(&format!("{path}/a")).is_some()
         };
-        let allowed = Allowed {
-            paths: named.iter().filter(is_about).cloned().collect(),
-            ..Allowed::default()
-        };
+        let paths = named.iter().filter(is_about).cloned().collect();
+        let allowed = Allowed { paths, tips, ..Allowed::default() };
         let seal = (*is_server && level == Level::Full).then_some(SEALED_MAX);
-        let prefix = top.and_then(|top| workspace.strip_prefix(top).ok());
-        let prefix = prefix.map_or_else(String::new, |prefix| {
-            let text = prefix.to_string_lossy();
-            if text.is_empty() { String::new() } else { format!("{text}/") }
-        });
         let gate = Gate::new(place, workspace, file_rules, scope).map_err(not_started)?;
-        let doubted = gate.doubted();
-        let committed = Commits::new(&git, &doubted, workspace, &prefix);
-        let started = gate.watch(allowed, seal, &|path, mark| committed.has(path, mark));
-        let (watch, told) = started.map_err(not_started)?;
+        let commits = Commits::new(workspace, top, hidden);
+        let (watch, told) = gate.watch(allowed, seal, &commits).map_err(not_started)?;
         if told.is_empty() {
-            return Ok(Self { watch, git, prefix, is_closed: AtomicBool::new(false) });
+            return Ok(Self { watch, commits, is_closed: AtomicBool::new(false) });
         }
         // This one is not started.
-        let _ = watch.look(&|path, mark| committed.has(path, mark));
+        watch.made_no_commit();
+        let _ = watch.look(&commits);
         let message = format!(
             "an earlier command left what no command may leave: {}; this one was not started, start it again",
             told.join(", ")
@@ -94,72 +105,26 @@ impl WorkspaceWatch {
         self.is_closed.store(true, Ordering::Relaxed);
     }
 
-    /// Holds back what may not be left, and says what. `brought` is what commits of the command have brought.
-    pub fn look(
-        &self,
-        brought: &[BroughtFile],
-        baseline: Option<&Baseline>,
-    ) -> Result<Vec<String>, CallFailure> {
-        let held = self.held(brought, baseline)?;
-        Ok(held.iter().map(Held::to_string).collect())
+    /// Says that the command has moved no ref.
+    pub fn made_no_commit(&self) {
+        self.watch.made_no_commit();
+    }
+
+    /// The files that the command does not see and has committed all the same.
+    pub fn unseen(&self) -> BTreeSet<String> {
+        self.commits.unseen()
+    }
+
+    /// Holds back what may not be left.
+    pub fn look(&self) -> Result<Vec<Held>, CallFailure> {
+        let held = self.watch.look(&self.commits);
+        held.map_err(|error| CallFailure::internal(Certainty::Unknown, error.to_string()))
     }
 
     /// The same when nobody is there to be told.
     pub fn look_and_tell_later(&self) {
-        let doubted = self.watch.doubted();
-        let workspace = self.watch.workspace();
-        let committed = Commits::new(&self.git, &doubted, workspace, &self.prefix);
         // What could not be compared is compared before the next command.
-        let _ = self.watch.look_and_tell_later(&|path, mark| committed.has(path, mark));
-    }
-
-    fn held(
-        &self,
-        brought: &[BroughtFile],
-        baseline: Option<&Baseline>,
-    ) -> Result<Vec<Held>, CallFailure> {
-        let fail = |error: windlass_gate::GateError| {
-            CallFailure::internal(Certainty::Unknown, error.to_string())
-        };
-        let is_about = |path: &str| self.watch.rules().of(path).is_some();
-        let mut new: BTreeSet<&BroughtFile> = brought
-            .iter()
-            .filter(|file| {
-                let inner = file.path.strip_prefix(&self.prefix);
-                file.is_link || is_about(&file.path) || inner.is_some_and(is_about)
-            })
-            .collect();
-        if let (Some(before), false) = (baseline, new.is_empty()) {
-            let known = self
-                .git
-                .had(before, &new)
-                .map_err(|error| CallFailure::internal(Certainty::Unknown, error.to_string()))?;
-            new.retain(|file| !known.contains(&(file.path.clone(), file.blob.clone())));
-        }
-        let before = self.watch.doubted();
-        let mut doubted = before.clone();
-        doubted.extend(new.iter().map(|file| name_of(&file.path, &file.blob)));
-        let workspace = self.watch.workspace();
-        let commits = Commits::new(&self.git, &doubted, workspace, &self.prefix);
-        let held = self.watch.look(&|path, mark| commits.has(path, mark)).map_err(fail)?;
-        // What is there now was accepted: a commit of it brings nothing new.
-        let is_there = |file: &&&BroughtFile| {
-            let inner = file.path.strip_prefix(&self.prefix);
-            inner.is_some_and(|path| commits.blob_now(path).as_ref() == Some(&file.blob))
-        };
-        let accepted = new.iter().filter(is_there);
-        let accepted: Vec<String> = accepted.map(|file| name_of(&file.path, &file.blob)).collect();
-        doubted.retain(|name| !accepted.contains(name));
-        if doubted != before {
-            self.watch.doubt(&doubted).map_err(fail)?;
-        }
-        Ok(held)
-    }
-
-    /// What commits have brought that were made or fetched since the baseline.
-    pub fn brought(&self, before: &Baseline) -> Result<Vec<BroughtFile>, CallFailure> {
-        let brought = self.git.brought(before);
-        brought.map_err(|error| CallFailure::internal(Certainty::Unknown, error.to_string()))
+        let _ = self.watch.look_and_tell_later(&self.commits);
     }
 }
 
@@ -168,87 +133,6 @@ impl Drop for WorkspaceWatch {
         if !self.is_closed.load(Ordering::Relaxed) {
             self.look_and_tell_later();
         }
-    }
-}
-
-/// What the current commits of the work trees have, but for what commands have brought.
-struct Commits<'a> {
-    git: &'a Git,
-    doubted: &'a BTreeSet<String>,
-    workspace: &'a Path,
-    prefix: &'a str,
-    /// By the folder of the work tree, relative to the workspace.
-    files: RefCell<BTreeMap<PathBuf, Rc<Option<CommittedFiles>>>>,
-}
-
-impl<'a> Commits<'a> {
-    const fn new(
-        git: &'a Git,
-        doubted: &'a BTreeSet<String>,
-        workspace: &'a Path,
-        prefix: &'a str,
-    ) -> Self {
-        Self { git, doubted, workspace, prefix, files: RefCell::new(BTreeMap::new()) }
-    }
-
-    /// Whether a file is as the current commit has it, and no command has made that commit's change.
-    fn has(&self, path: &RelPath, mark: Option<&Mark>) -> bool {
-        if !matches!(mark, None | Some(Mark::File { .. } | Mark::Link { .. })) {
-            return false;
-        }
-        let text = path.text();
-        let tree = self.work_tree(path);
-        let inner = path.as_path().strip_prefix(&tree).unwrap_or(path.as_path());
-        let inner = inner.to_string_lossy().into_owned();
-        let git = self.git_of(&tree);
-        let known = self.files.borrow().get(&tree).cloned();
-        let files = known.unwrap_or_else(|| {
-            let files = Rc::new(git.committed_files().ok());
-            self.files.borrow_mut().insert(tree.clone(), Rc::clone(&files));
-            files
-        });
-        let Some(files) = files.as_ref() else { return false };
-        let blob = files.blob(&inner);
-        let in_repository = match tree.as_os_str().is_empty() {
-            true => format!("{}{inner}", self.prefix),
-            false => inner.clone(),
-        };
-        // What no commit ever had is a person's own, and not for git to remove.
-        !self.doubted.contains(&name_of(&in_repository, blob))
-            && (mark.is_some() || git.was_committed(&inner).unwrap_or(false))
-            && self.blob_now(&text).as_deref() == Some(blob)
-    }
-
-    fn git_of(&self, tree: &Path) -> Git {
-        if tree.as_os_str().is_empty() {
-            self.git.clone()
-        } else {
-            Git::new(self.workspace.join(tree))
-        }
-    }
-
-    /// The work tree of the same repository that a path lies in, relative to the workspace.
-    fn work_tree(&self, path: &RelPath) -> PathBuf {
-        let linked = path.above().filter(|folder| {
-            let full = self.workspace.join(folder.as_path());
-            full.join(".git").symlink_metadata().is_ok_and(|found| found.is_file())
-                && Git::new(full).common_dir().ok() == self.git.common_dir().ok()
-        });
-        linked.last().map(|folder| folder.as_path().to_owned()).unwrap_or_default()
-    }
-
-    /// The blob of a file or link as it is now.
-    fn blob_now(&self, path: &str) -> Option<String> {
-        let folder = windlass_beneath::Folder::open(self.workspace).ok()?;
-        let path = Path::new(path);
-        let bytes = match folder.look(path).ok()?.map(|found| found.kind) {
-            None => return Some(CommittedFiles::default().blob("").to_owned()),
-            Some(windlass_beneath::Kind::Link) => {
-                folder.link_target(path).ok()?.into_os_string().into_encoded_bytes()
-            }
-            Some(_) => folder.read(path, BYTES_MAX).ok()?,
-        };
-        self.git.blob_of(bytes).ok()
     }
 }
 
@@ -275,10 +159,6 @@ fn with_named(rules: &Arc<Rules>, git: &Git) -> Result<Arc<Rules>, CallFailure> 
         });
     }
     Ok(if more.is_empty() { Arc::clone(rules) } else { Arc::new(rules.with(more)) })
-}
-
-fn name_of(path: &str, blob: &str) -> String {
-    format!("{blob} {path}")
 }
 
 /// Where links may lead: to what every cell has, and to the rest of the work tree.

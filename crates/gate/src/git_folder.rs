@@ -61,12 +61,40 @@ const PLAIN_KEYS: &[(&str, &[&str])] = &[
     ("advice", &["detachedhead"]),
 ];
 
-/// Whether git takes a folder for a git directory, or for what others of them share.
+/// The names without which a folder with another name than `.git` is no git directory.
+pub const TELLING: [&str; 4] = ["commondir", "objects", "refs", "HEAD"];
+/// What git reads of a git directory.
+const OWN: [&str; 17] = [
+    "HEAD",
+    "branches",
+    "commondir",
+    "config",
+    "config.worktree",
+    "hooks",
+    "info",
+    "logs",
+    "modules",
+    "objects",
+    "rebase-apply",
+    "rebase-merge",
+    "refs",
+    "remotes",
+    "rr-cache",
+    "sequencer",
+    "worktrees",
+];
+
+/// Whether git takes a folder for a git directory. What linked ones share needs no `HEAD`, but only a `.git` may be shared:
+/// see `commondir`.
 pub fn is_git_folder(name: &OsStr, has: &dyn Fn(&str) -> bool) -> bool {
-    let has_history = has("objects") && has("refs");
-    name == ".git"
-        || (has("HEAD") && (has_history || has("commondir")))
-        || (has_history && (has("config") || has("hooks")))
+    name == ".git" || (has("HEAD") && (has("objects") && has("refs") || has("commondir")))
+}
+
+/// Whether a file of a git directory must be looked at. A folder with another name than `.git` may have others besides.
+pub fn matters(git: &Path, inside: &Path) -> bool {
+    let is_own = git.file_name().is_some_and(|name| name == ".git")
+        || inside.iter().next().is_some_and(|first| OWN.iter().any(|own| first == *own));
+    is_own && is_of_interest(inside)
 }
 
 /// Whether a name is one that git gives to an object or a pack.
@@ -90,7 +118,7 @@ fn is_object(parts: &[&str]) -> bool {
 
 /// Whether a file of a git directory must be looked at: through every other one git would start a program, or work
 /// elsewhere, or its meaning is not known here.
-pub fn is_of_interest(inside: &Path) -> bool {
+fn is_of_interest(inside: &Path) -> bool {
     let parts: Vec<&str> = inside.iter().map(|part| part.to_str().unwrap_or_default()).collect();
     match parts.as_slice() {
         [name] => !STATE.contains(name) && Path::new(name).extension() != Some(OsStr::new("lock")),
@@ -223,7 +251,9 @@ mod tests {
         assert!(is_git_folder(OsStr::new("x"), &with(&["HEAD", "objects", "refs"])));
         assert!(is_git_folder(OsStr::new("x"), &with(&["HEAD", "commondir"])));
         assert!(is_git_folder(OsStr::new(".git"), &with(&[])));
-        assert!(is_git_folder(OsStr::new("x"), &with(&["config", "objects", "refs"])));
-        assert!(!is_git_folder(OsStr::new("x"), &with(&["objects", "refs"])));
+        assert!(!is_git_folder(OsStr::new("x"), &with(&["config", "hooks", "objects", "refs"])));
+        assert!(matters(Path::new("x"), Path::new("config")));
+        assert!(matters(Path::new(".git"), Path::new("main.ts")));
+        assert!(!matters(Path::new("x"), Path::new("main.ts")));
     }
 }

@@ -1,6 +1,6 @@
 //! Moves what may not be left out of a workspace, and puts back what was there.
 
-use std::ffi::OsString;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::fs;
 use std::io;
@@ -11,12 +11,9 @@ use windlass_beneath::{Folder, Kind};
 
 use crate::judge::Finding;
 use crate::mark::Mark;
+use crate::move_away::{MODES, move_away};
 use crate::record::Record;
 use crate::rel_path::RelPath;
-use crate::scan::KEPT_BYTES_MAX;
-
-/// The permissions of a file that is put back.
-const MODES: u32 = 0o777;
 
 /// Something that was held back.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -70,17 +67,14 @@ impl fmt::Display for Held {
 ///
 /// # Errors
 /// Those of the operating system; then some of it may be left.
-pub fn hold(
-    root: &Folder,
-    workspace: &Path,
-    record: &Record,
-    findings: &[Finding],
-) -> io::Result<Vec<Held>> {
+pub fn hold(root: &Folder, record: &Record, findings: &[Finding]) -> io::Result<Vec<Held>> {
     let mut held = Vec::new();
     if findings.is_empty() {
         return Ok(held);
     }
     let place = record.new_place()?;
+    let before = |finding: &Finding| Some((finding.path.clone(), finding.before.clone()?));
+    record.will_put_back(&findings.iter().filter_map(before).collect())?;
     let mut moved: Vec<&RelPath> = Vec::new();
     for finding in findings {
         let Finding { path, why, before } = finding;
@@ -88,7 +82,7 @@ pub fn hold(
         let is_moved = moved.iter().any(|folder| path.is_within(folder) && path != *folder);
         let done = match is_moved {
             true => Ok(None),
-            false => move_away(root, workspace, &place, path),
+            false => move_away(root, &place, path),
         };
         let (kept, failed) = match done {
             Ok(kept) => (kept, None),
@@ -98,7 +92,7 @@ pub fn hold(
             moved.push(path);
         }
         let back = match before.as_ref().filter(|_| failed.is_none()) {
-            Some(before) => clear_way(root, workspace, &place, path).and_then(|way| {
+            Some(before) => clear_way(root, &place, path).and_then(|way| {
                 held.extend(way);
                 put_back(root, record, path, before)
             }),
@@ -117,76 +111,30 @@ pub fn hold(
         }
     }
     record.note_held(&place, &held)?;
+    record.will_put_back(&BTreeMap::new())?;
     Ok(held)
 }
 
-/// Moves an entry to a folder of ours, or, where that is on another file system, to a name beside it that means nothing.
-/// It is not deleted: it may be a person who has just made it.
-fn move_away(
-    root: &Folder,
-    workspace: &Path,
-    place: &Path,
-    path: &RelPath,
-) -> io::Result<Option<PathBuf>> {
-    let Some(entry) = root.look(path.as_path())? else { return Ok(None) };
-    let target = Folder::open(place)?;
-    let folder = path.as_path().parent().unwrap_or_else(|| Path::new(""));
-    drop(target.make_folder(folder)?);
-    let moved = match root.move_to(path.as_path(), &target, path.as_path()) {
-        // A folder that even its owner may not change.
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            root.open_up(path.as_path())?;
-            if !folder.as_os_str().is_empty() {
-                root.open_up(folder)?;
-            }
-            root.move_to(path.as_path(), &target, path.as_path())
-        }
-        moved => moved,
-    };
-    match moved {
-        Ok(()) => return Ok(Some(place.join(path.as_path()))),
-        Err(error) if error.kind() == io::ErrorKind::CrossesDevices => {}
-        Err(error) => return Err(error),
-    }
-    match entry.kind {
-        Kind::File if entry.size <= KEPT_BYTES_MAX => {
-            let bytes = root.read(path.as_path(), KEPT_BYTES_MAX)?;
-            target.create(path.as_path(), &bytes, entry.mode & MODES)?;
-            root.remove_file(path.as_path())?;
-            Ok(Some(place.join(path.as_path())))
-        }
-        Kind::Link => {
-            target.make_link(&root.link_target(path.as_path())?, path.as_path())?;
-            root.remove_file(path.as_path())?;
-            Ok(Some(place.join(path.as_path())))
-        }
-        Kind::Pipe | Kind::Socket | Kind::Device => {
-            root.remove_file(path.as_path())?;
-            Ok(Some(place.to_owned()))
-        }
-        Kind::File | Kind::Folder => {
-            let label = place.file_name().unwrap_or_default();
-            let mut name = OsString::from(path.name());
-            name.push(".held-");
-            name.push(label);
-            let beside = folder.join(name);
-            root.move_to(path.as_path(), root, &beside)?;
-            Ok(Some(workspace.join(beside)))
+/// Puts back what a killed process had moved away without that.
+///
+/// # Errors
+/// Those of the operating system.
+pub fn put_back_rest(root: &Folder, record: &Record) -> io::Result<()> {
+    let rest = record.to_put_back();
+    for (path, before) in &rest {
+        if root.look(path.as_path())?.is_none() {
+            put_back(root, record, path, before)?;
         }
     }
+    if rest.is_empty() { Ok(()) } else { record.will_put_back(&BTreeMap::new()) }
 }
 
 /// Moves away what took the place of a folder above a path.
-fn clear_way(
-    root: &Folder,
-    workspace: &Path,
-    place: &Path,
-    path: &RelPath,
-) -> io::Result<Option<Held>> {
+fn clear_way(root: &Folder, place: &Path, path: &RelPath) -> io::Result<Option<Held>> {
     for folder in path.above() {
         let is_way = |kind| kind == Kind::Folder;
         if root.look(folder.as_path())?.is_some_and(|entry| !is_way(entry.kind)) {
-            let kept = move_away(root, workspace, place, &folder)?;
+            let kept = move_away(root, place, &folder)?;
             let why = "it took the place of a folder with such files".to_owned();
             return Ok(Some(Held { path: folder, why, kept, is_back: false, is_left: false }));
         }
@@ -214,6 +162,6 @@ fn put_back(root: &Folder, record: &Record, path: &RelPath, before: &Mark) -> io
             root.make_link(Path::new(target), path.as_path())?;
             Ok(true)
         }
-        Mark::Special(_) | Mark::Unreadable | Mark::Folder { .. } => Ok(false),
+        Mark::Special(_) | Mark::Unreadable | Mark::Foreign | Mark::Folder { .. } => Ok(false),
     }
 }

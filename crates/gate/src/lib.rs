@@ -8,21 +8,27 @@
 //!
 //! [`Gate`] does this around a command; `judge` compares what was seen before and after without touching a file.
 
+mod doubts;
 mod gate;
 mod git_folder;
 mod held_back;
+mod history;
 mod hold;
 mod judge;
 mod mark;
+mod move_away;
 mod record;
 mod rel_path;
 mod rules;
 mod scan;
+mod seen;
+mod targets;
 
 pub use gate::{Gate, GateError, Watch};
 pub use held_back::HeldBack;
+pub use history::{Asked, History, Tips};
 pub use hold::Held;
-pub use judge::{Allowed, Committed};
+pub use judge::Allowed;
 pub use mark::Mark;
 pub use rel_path::RelPath;
 pub use rules::{Rule, Rules};

@@ -4,6 +4,8 @@ use serde::{Deserialize, Serialize};
 use windlass_beneath::{Entry, Kind};
 use windlass_kernel::Digest;
 
+use crate::rel_path::RelPath;
+
 /// How long the time of a change must have passed before nothing can have changed in the same moment.
 const SETTLED_NANOSECONDS: i128 = 100_000_000;
 
@@ -44,6 +46,16 @@ impl Stamp {
             && self.mode == later.mode
             && self.modified == later.modified
             && self.changed == later.changed
+    }
+
+    /// Device and inode.
+    pub const fn inode(&self) -> (u64, u64) {
+        (self.device, self.inode)
+    }
+
+    /// Its permissions.
+    pub const fn mode(&self) -> u32 {
+        self.mode
     }
 
     /// Whether both are of one file or folder.
@@ -99,11 +111,16 @@ pub enum Mark {
         target: String,
         /// Whether it stays in the workspace, or leads to something that every cell has.
         stays: bool,
+        /// What of the workspace it leads to if a rule is about that, too: what it names, and what that is.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        leads: Vec<RelPath>,
     },
     /// A pipe, socket or device.
     Special(SpecialKind),
     /// A folder that cannot be read, or lies too deep for a path.
     Unreadable,
+    /// Something of another user that cannot be read. No cell can make such a thing.
+    Foreign,
     /// A folder that belongs to Windlass or git, as a whole.
     Folder {
         /// Which one it is.
@@ -121,13 +138,14 @@ impl Mark {
             ) => digest == later && mode & 0o111 == later_mode & 0o111 && later_links <= links,
             (Self::Link { target, .. }, Self::Link { target: other, .. }) => target == other,
             (Self::Special(kind), Self::Special(other)) => kind == other,
-            (Self::Unreadable, Self::Unreadable) => true,
+            (Self::Unreadable, Self::Unreadable) | (Self::Foreign, Self::Foreign) => true,
             (Self::Folder { stamp }, Self::Folder { stamp: other }) => stamp.is_same_inode(other),
             (
                 Self::File { .. }
                 | Self::Link { .. }
                 | Self::Special(_)
                 | Self::Unreadable
+                | Self::Foreign
                 | Self::Folder { .. },
                 _,
             ) => false,

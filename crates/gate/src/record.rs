@@ -1,6 +1,6 @@
 //! What is written down about a workspace in a folder of ours, which no cell shows.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,11 +10,13 @@ use std::time::Duration;
 use tempfile::{NamedTempFile, TempDir};
 use windlass_kernel::Digest;
 
+use crate::history::Tips;
 use crate::hold::Held;
 use crate::judge::Allowed;
+use crate::mark::Mark;
 use crate::rel_path::RelPath;
 use crate::rules::{Rule, Rules};
-use crate::scan::Seen;
+use crate::seen::Seen;
 
 /// How many contents that nothing needs any more are left before they are removed.
 const SPARE: usize = 64;
@@ -65,6 +67,8 @@ pub struct Others {
     pub running: Vec<Allowed>,
     /// What those might change whose process has died.
     pub died: Vec<(PathBuf, Allowed)>,
+    /// The commits that were there before each of them, whatever its rules.
+    pub tips: BTreeSet<Tips>,
 }
 
 impl Record {
@@ -212,13 +216,42 @@ impl Record {
     }
 
     /// What commits of commands have brought.
-    pub fn doubted(&self) -> BTreeSet<String> {
-        let bytes = fs::read(self.base.join("doubted.json")).unwrap_or_default();
+    pub fn doubted(&self) -> io::Result<BTreeSet<String>> {
+        let path = self.base.join("doubted.json");
+        match fs::read(&path) {
+            Ok(bytes) => serde_json::from_slice(&bytes).map_err(|error| {
+                let path = path.display();
+                io::Error::other(format!("`{path}` cannot be understood: {error}"))
+            }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(BTreeSet::new()),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Writes what commits of commands have brought, durably.
+    pub fn doubt(&self, doubted: &BTreeSet<String>) -> io::Result<()> {
+        let file = NamedTempFile::new_in(&self.base)?;
+        serde_json::to_writer(io::BufWriter::new(&file), doubted)?;
+        file.as_file().sync_all()?;
+        file.persist(self.base.join("doubted.json"))?;
+        File::open(&self.base)?.sync_all()
+    }
+
+    /// What is being moved away and then put back as it was.
+    pub fn to_put_back(&self) -> BTreeMap<RelPath, Mark> {
+        let bytes = fs::read(self.folder.join("moving.json")).unwrap_or_default();
         serde_json::from_slice(&bytes).unwrap_or_default()
     }
 
-    pub fn doubt(&self, doubted: &BTreeSet<String>) -> io::Result<()> {
-        write(&self.base, "doubted.json", doubted)
+    /// Says what will be moved away and then put back, or that nothing is left to do.
+    pub fn will_put_back(&self, marks: &BTreeMap<RelPath, Mark>) -> io::Result<()> {
+        if !marks.is_empty() {
+            return self.write("moving.json", marks);
+        }
+        match fs::remove_file(self.folder.join("moving.json")) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        }
     }
 
     fn write(&self, name: &str, value: &impl serde::Serialize) -> io::Result<()> {
@@ -246,7 +279,7 @@ impl Record {
     pub fn start(&self, allowed: &Allowed) -> io::Result<Running> {
         let file = NamedTempFile::new_in(self.folder.join("calls"))?;
         file.as_file().lock()?;
-        serde_json::to_writer(file.as_file(), allowed)?;
+        serde_json::to_writer(io::BufWriter::new(file.as_file()), allowed)?;
         let (lock, path) = file.keep()?;
         Ok(Running { path, _lock: lock, is_judged: AtomicBool::new(false) })
     }
@@ -255,10 +288,13 @@ impl Record {
     pub fn others(&self, own: Option<&Running>) -> io::Result<Others> {
         let mut others = Others::default();
         for sibling in self.siblings()? {
-            others.running.extend(sibling.calls(None)?.running);
+            let calls = sibling.calls(own)?;
+            others.running.extend(calls.running);
+            others.tips.extend(calls.tips);
         }
         let calls = self.calls(own)?;
         others.running.extend(calls.running);
+        others.tips.extend(calls.tips);
         Ok(Others { died: calls.died, ..others })
     }
 
@@ -275,7 +311,9 @@ impl Record {
                 Err(error) => return Err(error),
             };
             // One that died before it had written this was not started yet.
-            let allowed = serde_json::from_reader(&file).unwrap_or_default();
+            let allowed: Allowed =
+                serde_json::from_reader(io::BufReader::new(&file)).unwrap_or_default();
+            others.tips.extend(allowed.tips.clone());
             match file.try_lock_shared() {
                 Err(TryLockError::WouldBlock) => others.running.push(allowed),
                 Ok(()) => others.died.push((path, allowed)),

@@ -18,6 +18,12 @@ impl RelPath {
         Self(self.0.join(name))
     }
 
+    /// The path of something in this folder; the empty one is the folder itself.
+    #[must_use]
+    pub(crate) fn beneath(&self, rest: &Path) -> Self {
+        if rest.as_os_str().is_empty() { self.clone() } else { Self(self.0.join(rest)) }
+    }
+
     /// As a path.
     #[must_use]
     pub fn as_path(&self) -> &Path {

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 use windlass_kernel::Digest;
-use windlass_text::{Glob, GlobText};
+use windlass_text::{Glob, GlobKind, GlobText};
 
 use crate::rel_path::RelPath;
 
@@ -30,6 +30,8 @@ pub struct Rules {
     rules: Vec<Rule>,
     digest: Digest,
     quick: Quick,
+    /// For each rule the folders that its paths have on the way.
+    folders: Vec<Vec<Glob>>,
 }
 
 /// The names without which no rule matches a path: a pattern that begins with `**/` needs its next part somewhere.
@@ -52,7 +54,8 @@ impl Rules {
             quick.add(glob.pattern());
         }
         let text = serde_json::to_vec(&rules).unwrap_or_default();
-        Self { rules, digest: Digest::of(&text), quick }
+        let folders = rules.iter().map(|rule| rule.paths.iter().flat_map(folders_of).collect());
+        Self { folders: folders.collect(), digest: Digest::of(&text), quick, rules }
     }
 
     /// These with more of them, which replace those of the same name.
@@ -82,10 +85,28 @@ impl Rules {
         self.rules.iter().find(|rule| any(&rule.paths) && !any(&rule.except))
     }
 
+    /// The rule that a path matches, or something that can be reached through it if it is a folder or a link to one.
+    #[must_use]
+    pub(crate) fn of_or_below(&self, path: &RelPath) -> Option<&Rule> {
+        let text = path.text();
+        if let Some(rule) = self.of(&text) {
+            return Some(rule);
+        }
+        let text = GlobText::new(&text);
+        let any = |globs: &[Glob]| globs.iter().any(|glob| glob.matches(&text));
+        let mut all = self.rules.iter().zip(&self.folders);
+        all.find(|(rule, folders)| any(folders) && !any(&rule.except)).map(|(rule, _)| rule)
+    }
+
     /// Whether a rule is about whatever is in a folder.
     #[must_use]
     pub fn is_about_all_of(&self, folder: &RelPath) -> bool {
         self.of(&format!("{folder}/a")).is_some()
+    }
+
+    /// Whether something with one of a path's names in its own may match a rule.
+    pub(crate) fn may_match_by(&self, path: &RelPath) -> bool {
+        path.as_path().iter().any(|name| self.may_match(&name.to_string_lossy()))
     }
 
     /// Whether a path with this name in it may match a rule.
@@ -118,6 +139,19 @@ impl Quick {
             }
         }
     }
+}
+
+/// The folders that a pattern's paths have on the way: its beginnings, but for those that any path matches.
+fn folders_of(glob: &Glob) -> Vec<Glob> {
+    // Without a list of its alternatives every folder may be one.
+    let all = spelled_out(glob.pattern()).unwrap_or_else(|| vec!["**/*/x".to_owned()]);
+    let mut found = BTreeSet::new();
+    for pattern in &all {
+        let ends = pattern.match_indices('/').map(|(at, _)| at);
+        let starts = ends.filter_map(|at| pattern.get(..at));
+        found.extend(starts.filter(|start| !start.split('/').all(|part| part == "**")));
+    }
+    found.into_iter().filter_map(|start| Glob::new(start, GlobKind::Path).ok()).collect()
 }
 
 fn is_literal(text: &str) -> bool {
@@ -197,6 +231,25 @@ mod tests {
             assert!(quick || !expected, "{path}");
         }
         assert!(!rules.may_match("src") && !rules.may_match("main.rs"));
+    }
+
+    #[test]
+    fn a_folder_on_the_way_to_what_a_rule_is_about_is_found() {
+        let rules = rules(&["**/.cargo/config{,.toml}", "docs/{a/b,c}/x", "**/CLAUDE.md"]);
+        for (path, expected) in [
+            (".cargo", true),
+            ("sub/.cargo", true),
+            ("docs", true),
+            ("docs/a", true),
+            ("docs/a/b", true),
+            ("docs/d", false),
+            ("cargo", false),
+            (".cargo/registry", false),
+            ("CLAUDE.md", true),
+            ("src", false),
+        ] {
+            assert_eq!(rules.of_or_below(&RelPath::from(path)).is_some(), expected, "{path}");
+        }
     }
 
     #[test]

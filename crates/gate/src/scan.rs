@@ -3,20 +3,20 @@
 //! A folder whose time of change is the one that was seen before has the same names in it, so only its files that are
 //! remembered are looked at again: a workspace in which nothing happened costs one look at each folder.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{OsStr, OsString};
 use std::io::{self, Read as _};
 use std::path::{Component, Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use serde::{Deserialize, Serialize};
-use windlass_beneath::{Folder, Kind};
+use windlass_beneath::{Entry, Folder, Kind};
 use windlass_kernel::Digest;
 
-use crate::git_folder::{is_git_folder, is_of_interest, is_plain_config};
+use crate::git_folder::{is_git_folder, is_plain_config, matters};
 use crate::mark::{Mark, SpecialKind, Stamp};
 use crate::rel_path::RelPath;
 use crate::rules::Rules;
+use crate::seen::{FolderSeen, Seen};
+use crate::targets::Targets;
 
 /// The most files and folders that are looked at.
 const ENTRIES_MAX: usize = 2_000_000;
@@ -24,6 +24,10 @@ const ENTRIES_MAX: usize = 2_000_000;
 pub const KEPT_BYTES_MAX: u64 = 16 << 20;
 /// What `..` and links may lead to besides: it is no file.
 const NOTHING: &str = "/dev/null";
+/// How often it is looked at once since links lead to more of which rules are about.
+const PASSES_MAX: usize = 8;
+/// The permissions without which nobody but the administrator looks into a folder.
+const ENTERED: u32 = 0o500;
 
 /// What of a workspace is looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,64 +40,6 @@ pub struct Scope {
     pub shown: Vec<PathBuf>,
 }
 
-/// A folder that was looked at.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct FolderSeen {
-    stamp: Stamp,
-    /// The names of the folders in it.
-    folders: Vec<RelPath>,
-    /// The names of the files in it that are remembered.
-    marked: Vec<RelPath>,
-    /// Whether it is a git directory.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    is_git: bool,
-    /// The git directory that it lay in, which decides what is remembered.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    within: Option<RelPath>,
-}
-
-/// What was seen of a workspace.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Seen {
-    /// The rules by which files were chosen.
-    rules: Digest,
-    folders: BTreeMap<RelPath, FolderSeen>,
-    /// The files that matter.
-    pub marks: BTreeMap<RelPath, Mark>,
-}
-
-impl Seen {
-    fn top() -> RelPath {
-        RelPath::default()
-    }
-
-    /// The git directory that a path lies in, as it was seen.
-    pub fn git_of(&self, path: &RelPath) -> Option<RelPath> {
-        let mut above: Vec<RelPath> = path.above().collect();
-        above.reverse();
-        above.push(Self::top());
-        above.into_iter().find(|folder| self.folders.get(folder).is_some_and(|seen| seen.is_git))
-    }
-
-    /// Whether both have seen the same folder at the place of a path's folder.
-    pub fn is_in_same_folder(&self, path: &RelPath, other: &Self) -> bool {
-        let folder = path.above().last().unwrap_or_default();
-        match (self.folders.get(&folder), other.folders.get(&folder)) {
-            (Some(one), Some(two)) => one.stamp.is_same_inode(&two.stamp),
-            (_, _) => false,
-        }
-    }
-
-    /// The contents that must be kept.
-    pub fn digests(&self) -> BTreeSet<Digest> {
-        let digest = |mark: &Mark| match mark {
-            Mark::File { digest, .. } => Some(*digest),
-            Mark::Link { .. } | Mark::Special(_) | Mark::Unreadable | Mark::Folder { .. } => None,
-        };
-        self.marks.values().filter_map(digest).collect()
-    }
-}
-
 /// Looks at a workspace.
 pub struct Scan<'a> {
     pub root: &'a Folder,
@@ -103,6 +49,8 @@ pub struct Scan<'a> {
     pub scope: &'a Scope,
     /// What was seen before.
     pub before: Option<&'a Seen>,
+    /// Whether remembered files are read although nothing shows a change: what is written through memory may change no time.
+    pub reads_all: bool,
     /// Takes the contents of files that are remembered and were not read before.
     pub keep: &'a mut dyn FnMut(Digest, &[u8]) -> io::Result<()>,
 }
@@ -122,9 +70,23 @@ impl Scan<'_> {
     /// # Errors
     /// Those of the operating system, and [`io::ErrorKind::QuotaExceeded`] if there is too much.
     pub fn run(mut self) -> io::Result<Seen> {
-        let mut seen =
-            Seen { rules: self.rules.digest(), folders: BTreeMap::new(), marks: BTreeMap::new() };
-        let before = self.before.filter(|before| before.rules == seen.rules);
+        let before = self.before.filter(|before| before.rules == self.rules.digest());
+        let mut targets = before.map_or_else(Targets::default, |before| Targets::of(&before.marks));
+        let mut pass = 0;
+        loop {
+            pass += 1;
+            // Under other targets other files are remembered.
+            let known = before.filter(|before| before.targets == targets);
+            let seen = self.once(known, &targets)?;
+            match targets.and(Targets::of(&seen.marks)).filter(|_| pass < PASSES_MAX) {
+                Some(more) => targets = more,
+                None => return Ok(seen),
+            }
+        }
+    }
+
+    fn once(&mut self, before: Option<&Seen>, targets: &Targets) -> io::Result<Seen> {
+        let mut seen = Seen { targets: targets.clone(), ..Seen::nothing(self.rules) };
         let now = now();
         let mut places = vec![Place { path: RelPath::default(), may_match: false, git: None }];
         while let Some(place) = places.pop() {
@@ -140,7 +102,7 @@ impl Scan<'_> {
             for name in &folder.marked {
                 let path = place.path.join(name.as_path().as_os_str());
                 let known = before.and_then(|before| before.marks.get(&path));
-                if let Some(mark) = self.mark(&path, known, now)? {
+                if let Some(mark) = self.mark(&path, known, targets, now)? {
                     seen.marks.insert(path, mark);
                 }
             }
@@ -159,7 +121,28 @@ impl Scan<'_> {
     /// # Errors
     /// Those of the operating system.
     pub fn one(&mut self, path: &RelPath) -> io::Result<Option<Mark>> {
-        self.mark(path, None, now())
+        self.mark(path, None, &Targets::default(), now())
+    }
+
+    /// Gives a folder that could be entered before the permissions that it had.
+    fn let_in(&self, path: &RelPath, found: &Entry) -> io::Result<()> {
+        let known =
+            self.before.and_then(|before| before.folders.get(path)).map(|known| known.stamp);
+        match known.filter(|known| known.inode() == found.inode && found.kind == Kind::Folder) {
+            Some(known) if found.mode & ENTERED != ENTERED && known.mode() & ENTERED == ENTERED => {
+                self.root.set_mode(path.as_path(), known.mode())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// What stands for something that cannot be read.
+    fn shut(&self, path: &RelPath) -> Mark {
+        let found = self.root.glance(path.as_path()).ok().flatten();
+        match found.is_some_and(|found| found.owner != rustix::process::geteuid().as_raw()) {
+            true => Mark::Foreign,
+            false => Mark::Unreadable,
+        }
     }
 
     /// The folder as it was seen, or as it is. `None` if it is gone.
@@ -170,18 +153,25 @@ impl Scan<'_> {
         now: i128,
         seen: &mut Seen,
     ) -> io::Result<Option<FolderSeen>> {
+        let found = match place.path.as_path().as_os_str().is_empty() {
+            true => Some(self.root.itself()?),
+            // What cannot be looked at cannot be opened either.
+            false => self.root.glance(place.path.as_path()).ok().flatten(),
+        };
         if let Some(known) = known
             && known.within == place.git
-            && let Some(entry) = self.root.glance(place.path.as_path())?
-            && entry.kind == Kind::Folder
+            && let Some(entry) = found.filter(|found| found.kind == Kind::Folder)
         {
             let stamp = Stamp::of(&entry, now);
             if known.stamp.proves_unchanged(&stamp) {
                 return Ok(Some(FolderSeen { stamp, ..known.clone() }));
             }
         }
+        if let Some(found) = found {
+            self.let_in(&place.path, &found)?;
+        }
         let unreadable = |seen: &mut Seen| {
-            seen.marks.insert(place.path.clone(), Mark::Unreadable);
+            seen.marks.insert(place.path.clone(), self.shut(&place.path));
             Ok(None)
         };
         let opened = self.root.folder(place.path.as_path());
@@ -198,10 +188,16 @@ impl Scan<'_> {
             Err(error) if is_shut(&error) => return unreadable(seen),
             Err(error) => return Err(error),
         };
-        Ok(Some(self.listed(place, stamp, entries)))
+        Ok(Some(self.listed(place, &seen.targets, stamp, entries)))
     }
 
-    fn listed(&self, place: &Place, stamp: Stamp, entries: Vec<(OsString, Kind)>) -> FolderSeen {
+    fn listed(
+        &self,
+        place: &Place,
+        targets: &Targets,
+        stamp: Stamp,
+        entries: Vec<(OsString, Kind)>,
+    ) -> FolderSeen {
         let is_top = place.path == RelPath::default();
         let has = |wanted: &str| entries.iter().any(|(name, _)| name == wanted);
         // At the top, git takes a `.git` first.
@@ -233,11 +229,14 @@ impl Scan<'_> {
                     let matters = name == ".git"
                         || match git {
                             Some(git) => {
-                                path.as_path().strip_prefix(git.as_path()).is_ok_and(is_of_interest)
+                                let inside = path.as_path().strip_prefix(git.as_path());
+                                inside.is_ok_and(|inside| matters(git.as_path(), inside))
                             }
                             None => {
-                                (place.may_match || self.rules.may_match(&text))
-                                    && self.rules.of(&path.text()).is_some()
+                                let may_match = place.may_match
+                                    || !targets.is_empty()
+                                    || self.rules.may_match(&text);
+                                may_match && targets.rule(self.rules, &path).is_some()
                             }
                         };
                     if matters {
@@ -254,12 +253,13 @@ impl Scan<'_> {
         &mut self,
         path: &RelPath,
         known: Option<&Mark>,
+        targets: &Targets,
         now: i128,
     ) -> io::Result<Option<Mark>> {
         let entry = match self.root.look(path.as_path()) {
             Ok(Some(entry)) => entry,
             Ok(None) => return Ok(None),
-            Err(error) if is_shut(&error) => return Ok(Some(Mark::Unreadable)),
+            Err(error) if is_shut(&error) => return Ok(Some(self.shut(path))),
             Err(error) => return Err(error),
         };
         let stamp = Stamp::of(&entry, now);
@@ -268,11 +268,13 @@ impl Scan<'_> {
             Kind::Link => {
                 let target = self.root.link_target(path.as_path())?;
                 let stays = self.stays(path, &target);
-                Mark::Link { target: target.to_string_lossy().into_owned(), stays }
+                let leads = if stays { self.leads(path, &target, targets) } else { Vec::new() };
+                Mark::Link { target: target.to_string_lossy().into_owned(), stays, leads }
             }
             Kind::File => match known {
                 Some(Mark::File { digest, mode, plain, stamp: earlier, .. })
-                    if earlier.proves_unchanged(&stamp) =>
+                    if earlier.proves_unchanged(&stamp)
+                        && !(self.reads_all && entry.size <= KEPT_BYTES_MAX) =>
                 {
                     let links = entry.links;
                     Mark::File { digest: *digest, mode: *mode, links, plain: *plain, stamp }
@@ -283,7 +285,7 @@ impl Scan<'_> {
                         Mark::File { digest, mode, links, plain, stamp }
                     }
                     Err(error) if is_gone(&error) => return Ok(None),
-                    Err(error) if is_shut(&error) => Mark::Unreadable,
+                    Err(error) if is_shut(&error) => self.shut(path),
                     Err(error) => return Err(error),
                 },
             },
@@ -344,6 +346,22 @@ impl Scan<'_> {
         let opened = self.root.folder(inside).ok()?;
         let has = |name: &str| opened.look(Path::new(name)).is_ok_and(|found| found.is_some());
         Some(has("HEAD") && is_git_folder(OsStr::new(""), &has))
+    }
+
+    /// What of the workspace a link leads to that rules are about.
+    fn leads(&self, path: &RelPath, target: &Path, targets: &Targets) -> Vec<RelPath> {
+        let may_match = !targets.is_empty() || self.rules.may_match_by(path);
+        if !may_match || targets.rule_of_link(self.rules, path).is_none() {
+            return Vec::new();
+        }
+        let folder = path.as_path().parent().unwrap_or_else(|| Path::new(""));
+        // What is not there may be made, and what is on the way may be a link.
+        let named = plain(&self.workspace.join(folder).join(target));
+        let named = named.strip_prefix(self.workspace).ok().map(Path::to_owned);
+        let found =
+            self.root.resolved(&folder.join(target)).filter(|found| Some(found) != named.as_ref());
+        let leads = named.into_iter().chain(found);
+        leads.filter(|to| !to.as_os_str().is_empty()).map(|to| RelPath::from(&*to)).collect()
     }
 
     /// Whether a link stays in the workspace, or leads to what every cell has.

@@ -4,7 +4,6 @@
 //! may change these, and could otherwise have git copied what it may not read.
 
 use std::collections::BTreeSet;
-use std::fs::FileType;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
@@ -102,7 +101,7 @@ fn search(
     lost: &BTreeSet<Identity>,
 ) -> Result<Vec<(PathBuf, Option<Identity>)>, String> {
     let mut found = Vec::new();
-    walk_all(top, &mut |path, _| {
+    walk_all(top, &mut |path, _, _| {
         // The hidden file itself cannot be renamed, only a folder above it.
         let path = top.join(path);
         if let Some(known) = identity(&path).filter(|known| lost.contains(known)) {
@@ -121,6 +120,8 @@ struct Record {
     shown: BTreeSet<String>,
     /// Device and inode of hidden files.
     hidden: BTreeSet<(u64, u64)>,
+    /// The same with the time of their last change, by which they are known under any name.
+    identities: BTreeSet<Identity>,
 }
 
 impl Record {
@@ -143,19 +144,36 @@ impl Record {
 
 fn find(top: &Path, record: &Path) -> Result<Vec<PathBuf>, String> {
     let (mut sockets, mut secrets) = (Vec::new(), Vec::new());
-    let kinds = |kind: FileType| (kind.is_socket(), kind.is_file());
-    walk_all(top, &mut |path, kind| match kinds(kind) {
-        (true, _) => sockets.push(path.to_owned()),
-        (_, true) if is_secret(path) => secrets.push(path.to_owned()),
-        (_, _) => {}
-    })?;
     let known = Record::read(record);
     let inode = |path: &Path| identity(&top.join(path)).map(|(device, inode, ..)| (device, inode));
+    let inodes: BTreeSet<u64> = known.hidden.iter().map(|(_, inode)| *inode).collect();
+    walk_all(top, &mut |path, kind, number| {
+        if kind.is_socket() {
+            sockets.push(path.to_owned());
+        } else if kind.is_file() && !is_in_private_folder(path) {
+            let is_named = is_secret_file(path.as_os_str().as_bytes());
+            // A command can move the folder of a file that was hidden.
+            let was_hidden = || {
+                let may_be = is_named || inodes.contains(&number);
+                let found = may_be.then(|| identity(&top.join(path))).flatten();
+                found.is_some_and(|found| {
+                    known.identities.contains(&found)
+                        || (is_named && known.hidden.contains(&(found.0, found.1)))
+                })
+            };
+            if is_named && !is_of_package(path) || was_hidden() {
+                secrets.push(path.to_owned());
+            }
+        }
+    })?;
     // Git is asked about text; what is no text is not shown.
     let texts = secrets.iter().filter_map(|path| Some(path.to_str()?.to_owned()));
     let shown = shown(top, &texts.collect::<Vec<_>>(), &known, &inode)?;
     secrets.retain(|path| path.to_str().is_none_or(|path| !shown.contains(path)));
-    let now = Record { shown, hidden: secrets.iter().filter_map(|path| inode(path)).collect() };
+    let identities = secrets.iter().filter_map(|path| identity(&top.join(path)));
+    let identities: BTreeSet<Identity> = identities.collect();
+    let hidden = identities.iter().map(|(device, inode, ..)| (*device, *inode)).collect();
+    let now = Record { shown, hidden, identities };
     if now != known {
         now.write(record)?;
     }
@@ -190,12 +208,9 @@ fn shown(
     Ok(shown)
 }
 
-/// Whether a file of a work tree is hidden unless git tracks it. Git's own files and the configuration are not.
-fn is_secret(path: &Path) -> bool {
-    let top = path.iter().next().and_then(|name| name.to_str());
-    !top.is_some_and(is_private)
-        && is_secret_file(path.as_os_str().as_bytes())
-        && !is_of_package(path)
+/// Whether a path is below git's own files or the configuration. Of those only sockets are hidden.
+fn is_in_private_folder(path: &Path) -> bool {
+    path.iter().next().and_then(|name| name.to_str()).is_some_and(is_private)
 }
 
 /// Whether a file was brought by a package: certificates of authorities, keys of tests, settings. Programs need these.
@@ -351,6 +366,39 @@ mod tests {
         assert_eq!(hides(root, state).unwrap(), ["away/a.key", "shown/a.key"]);
         std::fs::rename(root.join("shown"), root.join(OsStr::from_bytes(b"odd\xff"))).unwrap();
         assert_eq!(hides(root, state).unwrap(), ["away/a.key", "odd\u{fffd}/a.key"]);
+    }
+
+    #[test]
+    fn a_secret_that_was_hidden_stays_so_under_any_name() {
+        let (folder, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (root, state) = (folder.path(), state.path());
+        for name in ["conf/.env", "dir/.docker/config.json", "node_modules/own/test.pem"] {
+            std::fs::create_dir_all(root.join(name).parent().unwrap()).unwrap();
+            std::fs::write(root.join(name), name).unwrap();
+        }
+        // What packages bring is shown.
+        assert_eq!(hides(root, state).unwrap(), ["conf/.env", "dir/.docker/config.json"]);
+        std::fs::rename(root.join("conf"), root.join("node_modules/conf")).unwrap();
+        std::fs::rename(root.join("dir/.docker"), root.join("dir/docker")).unwrap();
+        let hidden = ["dir/docker/config.json", "node_modules/conf/.env"];
+        assert_eq!(hides(root, state).unwrap(), hidden);
+        // In each process.
+        assert_eq!(hides(root, state).unwrap(), hidden);
+        std::fs::write(root.join("node_modules/conf/.env"), "saved anew").unwrap();
+        assert_eq!(hides(root, state).unwrap(), hidden);
+    }
+
+    #[test]
+    fn any_number_of_secrets_is_hidden() {
+        let (folder, state) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let (root, state) = (folder.path(), state.path());
+        git(root, &["init", "-q"]);
+        let name = "x".repeat(200);
+        for number in 0..12_000 {
+            std::fs::write(root.join(format!("{name}{number}.pem")), "").unwrap();
+        }
+        git(root, &["add", &format!("{name}7.pem"), &format!("{name}11999.pem")]);
+        assert_eq!(hides(root, state).unwrap().len(), 11_998);
     }
 
     #[test]

@@ -17,12 +17,13 @@ pub use blobs::{
 };
 pub use copy::{FoundFile, copy_file, find_file};
 pub use git::{
-    Baseline, BroughtFile, CommitId, CommitMerge, CommittedFiles, DIRTY_PATHS_MAX, DiffStat,
-    FileChange, Git, GitCause, GitError, GitSettings, Hook, LineChange, ObjectIdError, OnChanges,
-    PinnedKind, PinnedPath, Pushed, Rebased, RefUpdate, SYSTEM_FOLDERS, Signature, TakeOverError,
-    TakenOver, TreeId, Treeish, Upstream, Worktree, WorktreeStatus, check_pinned_place,
-    configure_git, find_helper, keep_indexes_in, names_lost_object, require_pinned_unchanged,
-    sweep_index_folders, take_over, take_over_in_steps, while_objects_vanish,
+    Baseline, BlobContents, BroughtFile, CommitId, CommitMerge, CommittedFile, DIRTY_PATHS_MAX,
+    DiffStat, FileChange, Git, GitCause, GitError, GitSettings, Hook, LineChange, ObjectIdError,
+    OnChanges, PinnedKind, PinnedPath, Pushed, REMOVED, Rebased, RefUpdate, SYSTEM_FOLDERS,
+    Signature, TakeOverError, TakenOver, TreeId, Treeish, Upstream, Worktree, WorktreeStatus,
+    check_pinned_place, configure_git, find_helper, keep_indexes_in, names_lost_object,
+    require_pinned_unchanged, sweep_index_folders, take_over, take_over_in_steps, tips,
+    while_objects_vanish,
 };
 pub use hidden_files::{HiddenFiles, is_secret_file, remember_hidden_in, telling_folder};
 pub use snapshot::{

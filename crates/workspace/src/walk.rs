@@ -2,7 +2,7 @@
 
 use std::fs::FileType;
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{DirEntryExt as _, MetadataExt as _};
 use std::path::{Path, PathBuf};
 
 /// The limit of files and folders.
@@ -61,13 +61,14 @@ pub fn walk_files<E: From<WalkError>>(
 }
 
 /// Calls `visit` for every file in a workspace, whatever its name, also in private folders, but not for git's objects. Symbolic
-/// links are passed and not followed. The paths are relative to the workspace.
+/// links are passed and not followed. The paths are relative to the workspace. With each comes
+/// the number of its inode.
 ///
 /// # Errors
 /// [`WalkError`].
 pub(crate) fn walk_all(
     workspace: &Path,
-    visit: &mut dyn FnMut(&Path, FileType),
+    visit: &mut dyn FnMut(&Path, FileType, u64),
 ) -> Result<(), WalkError> {
     let mut folders = vec![PathBuf::new()];
     let mut count = 0;
@@ -102,7 +103,7 @@ pub(crate) fn walk_all(
                 let is_of_objects = name == "objects" && path.starts_with(".git");
                 folders.extend(Some(path).filter(|_| !is_of_objects));
             } else {
-                visit(&path, kind);
+                visit(&path, kind, entry.ino());
             }
         }
     }

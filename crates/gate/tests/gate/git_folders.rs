@@ -91,7 +91,8 @@ fn a_git_directory_that_is_put_together_bit_by_bit_is_seen() {
         fs::create_dir_all(world.at("x/objects")).unwrap();
         fs::create_dir_all(world.at("x/refs")).unwrap();
     });
-    assert_eq!(held, ["x/config"]);
+    assert_eq!(held, ["x/objects"]);
+    assert!(world.at("x/config").exists());
     // A folder that is renamed to one.
     assert_eq!(
         world.held(|| world.write("y/config", "[core]\nfsmonitor = touch pwned\n")),
@@ -115,7 +116,7 @@ fn a_git_directory_cannot_be_hidden() {
         world.write("a/config", "[core]\nfsmonitor = touch pwned\n");
         world.write("sub/.git", "gitdir: ../a/b/evil");
     });
-    assert_eq!(held, ["a/b/evil/commondir", "a/config", "sub/.git"]);
+    assert_eq!(held, ["a/b/evil/commondir", "sub/.git"]);
     // Hooks that were there before the folder became one.
     assert_eq!(
         world.held(|| {
@@ -128,7 +129,7 @@ fn a_git_directory_cannot_be_hidden() {
         fs::create_dir_all(world.at("x/objects")).unwrap();
         world.write("x/HEAD", "ref: refs/heads/main");
     });
-    assert_eq!(held, ["x/hooks/pre-commit"]);
+    assert_eq!(held, ["x/objects"]);
     // Beneath what is called history.
     let held = world.held(|| {
         world.run("git", &["init", "-q", "y"]);
@@ -143,7 +144,7 @@ fn a_git_directory_cannot_be_hidden() {
         world.write("HEAD", "ref: refs/heads/main");
         world.write("config", "[core]\nbare = false\nworktree = .\nfsmonitor = touch pwned\n");
     });
-    assert!(held.contains(&"config".to_owned()), "{held:?}");
+    assert_eq!(held, ["objects"]);
 }
 
 #[test]
@@ -154,4 +155,19 @@ fn the_repository_of_the_workspace_is_not_made_by_a_command() {
     // One that is there is somebody else's to look after.
     world.run("git", &["init", "-q", "."]);
     assert_eq!(world.held(|| world.run("git", &["config", "core.fsmonitor", "x"])), NOTHING);
+}
+
+#[test]
+fn a_folder_of_sources_is_no_git_directory_and_loses_no_file() {
+    let world = World::new();
+    for path in ["src/objects/a.ts", "src/refs/b.ts", "src/new.ts", "src/deep/c.ts"] {
+        world.write(path, "a person's work");
+    }
+    assert_eq!(world.held(|| world.write("src/hooks/useX.ts", "h")), NOTHING);
+    // What makes it one is held back, and nothing else.
+    let held = world.held(|| world.write("src/HEAD", "ref: refs/heads/main\n"));
+    assert_eq!(held, ["src/HEAD"]);
+    for path in ["src/objects/a.ts", "src/refs/b.ts", "src/new.ts", "src/deep/c.ts"] {
+        assert_eq!(world.read(path).as_deref(), Some("a person's work"), "{path}");
+    }
 }

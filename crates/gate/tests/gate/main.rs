@@ -2,8 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a test stops at the first surprise")]
 
+mod commits;
 mod died;
 mod git_folders;
 mod held_back;
+mod links;
 mod settings;
 mod world;

@@ -1,13 +1,16 @@
 //! Files that other programs obey, links and special files.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
 use std::fs;
+use std::io;
 use std::os::unix::ffi::OsStrExt as _;
-use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
+use std::path::Path;
 
-use windlass_gate::{Allowed, Mark, RelPath};
+use windlass_gate::{Allowed, Asked, History, Mark, RelPath, Tips};
 
-use crate::world::World;
+use crate::world::{NoCommits, World};
 
 const NOTHING: [&str; 0] = [];
 
@@ -136,6 +139,26 @@ fn links_that_lead_out_and_special_files_are_held_back() {
     assert!(world.at("fine").is_symlink() && world.at("socket").symlink_metadata().is_ok());
 }
 
+/// A repository whose commit has the files of workspaces.
+struct Workspaces;
+
+impl History for Workspaces {
+    fn committed(&self, asked: &[Asked<'_>], _: &BTreeSet<String>) -> BTreeSet<RelPath> {
+        let has = |(path, mark): &&Asked<'_>| {
+            path.text() == "x.code-workspace" && matches!(mark, Some(Mark::File { .. }))
+        };
+        asked.iter().filter(has).map(|(path, _)| (*path).clone()).collect()
+    }
+
+    fn brought(&self, _: &Tips, _: &dyn Fn(&RelPath) -> bool) -> io::Result<BTreeSet<String>> {
+        Ok(BTreeSet::new())
+    }
+
+    fn present(&self, _: &BTreeSet<String>, _: &BTreeMap<RelPath, Mark>) -> BTreeSet<String> {
+        BTreeSet::new()
+    }
+}
+
 #[test]
 fn what_the_line_named_or_the_commit_has_passes() {
     let world = World::new();
@@ -143,15 +166,12 @@ fn what_the_line_named_or_the_commit_has_passes() {
         paths: [".vscode".to_owned(), "CLAUDE.md".to_owned()].into(),
         ..Allowed::default()
     };
-    let (watch, _) = world.gate().watch(allowed, None, &|_, _| false).unwrap();
+    let (watch, _) = world.gate().watch(allowed, None, &NoCommits).unwrap();
     world.write(".vscode/tasks.json", "x");
     world.write("CLAUDE.md", "x");
     world.write(".husky/pre-commit", "x");
     world.write("x.code-workspace", "x");
-    let committed = |path: &RelPath, mark: Option<&Mark>| {
-        path.text() == "x.code-workspace" && matches!(mark, Some(Mark::File { .. }))
-    };
-    let held = watch.look(&committed).unwrap();
+    let held = watch.look(&Workspaces).unwrap();
     assert_eq!(world.names(&held), [".husky/pre-commit"]);
     // What passed is what was accepted.
     drop(watch);
@@ -203,4 +223,60 @@ fn a_folder_that_nobody_may_enter_stops_nothing() {
     });
     assert_eq!(held, ["a/.vscode/tasks.json", "sub/.vscode/tasks.json"]);
     assert_eq!(world.held(|| ()), NOTHING);
+}
+
+#[test]
+fn a_folder_that_a_command_has_shut_is_opened_as_it_was_and_looked_into() {
+    let world = World::new();
+    world.write("src/main.rs", "a person's work");
+    world.write("src/deep/x", "");
+    let mode = |path: &str| fs::metadata(world.at(path)).unwrap().permissions().mode() & 0o777;
+    let before = (mode("src"), mode(""));
+    world.held(|| ());
+    let held = world.held(|| {
+        world.write("src/deep/.vscode/tasks.json", "planted");
+        for path in ["src", ""] {
+            fs::set_permissions(world.at(path), fs::Permissions::from_mode(0o444)).unwrap();
+        }
+    });
+    assert_eq!(held, ["src/deep/.vscode/tasks.json"]);
+    assert_eq!((mode("src"), mode("")), before);
+    assert_eq!(world.read("src/main.rs").as_deref(), Some("a person's work"));
+}
+
+#[test]
+fn what_is_written_through_memory_is_seen() {
+    let world = World::new();
+    world.write(".vscode/settings.json", "one");
+    std::thread::sleep(std::time::Duration::from_millis(150));
+    world.held(|| ());
+    // As a mapped page does it: no time changes.
+    let held = world.held(|| {
+        world.run(
+            "python3",
+            &["-c", "import mmap; f = open('.vscode/settings.json', 'r+b'); m = mmap.mmap(f.fileno(), 0); m[0:3] = b'two'; m.flush() if False else None"],
+        );
+    });
+    assert_eq!(held, [".vscode/settings.json"]);
+    assert_eq!(world.read(".vscode/settings.json").as_deref(), Some("one"));
+}
+
+#[test]
+fn what_is_held_back_is_moved_to_another_file_system_whole() {
+    let shared = Path::new("/dev/shm");
+    let world = World::with_state_in(shared);
+    let device = |path: &Path| fs::metadata(path).unwrap().dev();
+    if device(shared) == device(&world.at("")) {
+        return;
+    }
+    let long = "x".repeat(17 << 20);
+    let held = world.held(|| {
+        world.write(".vscode/long.json", &long);
+        world.run("git", &["init", "-q", "--bare", ".git"]);
+        world.run("mkfifo", &["pipe"]);
+    });
+    assert_eq!(held, ["pipe", ".git", ".vscode/long.json"]);
+    assert!(!world.at(".git").exists() && !world.at(".vscode/long.json").exists());
+    assert_eq!(world.held(|| ()), NOTHING);
+    assert_eq!(fs::read_dir(world.at(".vscode")).unwrap().count(), 0);
 }

@@ -1,13 +1,17 @@
 //! A workspace and a gate around it.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 
 use tempfile::TempDir;
-use windlass_gate::{Allowed, Gate, Held, Rule, Rules, Scope, Watch};
+use windlass_gate::{
+    Allowed, Asked, Gate, Held, History, Mark, RelPath, Rule, Rules, Scope, Tips, Watch,
+};
 use windlass_text::Glob;
 
 /// What the rules of these tests are about.
@@ -19,16 +23,40 @@ const PATHS: [&str; 5] = [
     "**/.mcp.json",
 ];
 
+/// A repository whose commits have nothing.
+pub struct NoCommits;
+
+impl History for NoCommits {
+    fn brought(&self, _: &Tips, _: &dyn Fn(&RelPath) -> bool) -> io::Result<BTreeSet<String>> {
+        Ok(BTreeSet::new())
+    }
+
+    fn committed(&self, _: &[Asked<'_>], _: &BTreeSet<String>) -> BTreeSet<RelPath> {
+        BTreeSet::new()
+    }
+
+    fn present(&self, _: &BTreeSet<String>, _: &BTreeMap<RelPath, Mark>) -> BTreeSet<String> {
+        BTreeSet::new()
+    }
+}
+
 pub struct World {
     place: TempDir,
+    /// Where the gate keeps what it knows, if that is elsewhere.
+    state: Option<TempDir>,
 }
 
 impl World {
     pub fn new() -> Self {
-        let world = Self { place: tempfile::tempdir().unwrap() };
+        let world = Self { place: tempfile::tempdir().unwrap(), state: None };
         fs::create_dir_all(world.at("")).unwrap();
         fs::create_dir(world.place.path().join("usr")).unwrap();
         world
+    }
+
+    /// With the state of the gate in another folder.
+    pub fn with_state_in(folder: &Path) -> Self {
+        Self { state: Some(tempfile::tempdir_in(folder).unwrap()), ..Self::new() }
     }
 
     pub fn at(&self, path: &str) -> PathBuf {
@@ -37,7 +65,10 @@ impl World {
 
     /// Where the gate keeps what it knows.
     pub fn state(&self) -> PathBuf {
-        self.place.path().join("state")
+        match &self.state {
+            Some(state) => state.path().to_owned(),
+            None => self.place.path().join("state"),
+        }
     }
 
     pub fn outside(&self) -> PathBuf {
@@ -81,11 +112,11 @@ impl World {
             passed: Vec::new(),
             shown: vec![self.outside()],
         };
-        Gate::new(&self.place.path().join("state"), &self.at(""), &rules, scope).unwrap()
+        Gate::new(&self.state(), &self.at(""), &rules, scope).unwrap()
     }
 
     pub fn watch(&self) -> Watch {
-        let (watch, held) = self.gate().watch(Allowed::default(), None, &|_, _| false).unwrap();
+        let (watch, held) = self.gate().watch(Allowed::default(), None, &NoCommits).unwrap();
         assert_eq!(held, [""; 0]);
         watch
     }
@@ -94,7 +125,7 @@ impl World {
     pub fn held(&self, act: impl FnOnce()) -> Vec<String> {
         let watch = self.watch();
         act();
-        self.names(&watch.look(&|_, _| false).unwrap())
+        self.names(&watch.look(&NoCommits).unwrap())
     }
 
     /// The paths of what was held back. What was moved away is no longer there.

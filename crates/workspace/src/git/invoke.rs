@@ -27,7 +27,7 @@ const CONFIGURED_HOOKS: (u32, u32) = (2, 54);
 /// Settings of every invocation: no program that the repository names runs, no preference of the user
 /// changes the output, and no cache that others can write is trusted. They override what any file says,
 /// whether it is included, conditional, or that of a work tree.
-const OPTIONS: [&str; 33] = [
+const OPTIONS: [&str; 35] = [
     "core.hooksPath=/dev/null",
     // Commands of the settings as hooks, by event: all that our commands could cause.
     "hook.reference-transaction.enabled=false",
@@ -62,6 +62,9 @@ const OPTIONS: [&str; 33] = [
     "maintenance.auto=false",
     "i18n.commitEncoding=UTF-8",
     "log.showSignature=false",
+    // It is a file of the work tree, which may be a pipe.
+    "log.mailmap=false",
+    "diff.relative=false",
     "commit.gpgSign=false",
 ];
 

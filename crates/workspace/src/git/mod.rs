@@ -43,7 +43,7 @@ use std::sync::{Arc, OnceLock};
 
 use self::signing::Signing;
 
-pub use brought::{BroughtFile, CommittedFiles};
+pub use brought::{BlobContents, BroughtFile, CommittedFile, REMOVED};
 pub use commit::{RefUpdate, Signature};
 pub use error::{GitCause, GitError};
 pub use hooks::Hook;
@@ -58,7 +58,7 @@ pub(crate) use private::quoted;
 pub use program::{GitSettings, SYSTEM_FOLDERS, configure_git, find_helper};
 pub use remote::{Pushed, Rebased, Upstream};
 pub use status::{DIRTY_PATHS_MAX, WorktreeStatus};
-pub use takeover::{Baseline, TakeOverError, TakenOver, take_over, take_over_in_steps};
+pub use takeover::{Baseline, TakeOverError, TakenOver, take_over, take_over_in_steps, tips};
 pub use tree::{DiffStat, FileChange, LineChange};
 pub use worktree::{OnChanges, Worktree};
 
@@ -299,9 +299,14 @@ impl Git {
     /// [`GitError`].
     pub fn tracked(&self, paths: &[String]) -> Result<Vec<String>, GitError> {
         let operation = "list tracked files";
-        let listed = self.read(operation).args(["ls-files", "-z", "--"]).args(paths).output()?;
-        let paths = listed.split(|byte| *byte == 0).filter(|path| !path.is_empty());
-        Ok(paths.map(|path| String::from_utf8_lossy(path).into_owned()).collect())
+        let mut tracked = Vec::new();
+        for paths in portions(paths) {
+            let listed =
+                self.read(operation).args(["ls-files", "-z", "--"]).args(paths).output()?;
+            let paths = listed.split(|byte| *byte == 0).filter(|path| !path.is_empty());
+            tracked.extend(paths.map(|path| String::from_utf8_lossy(path).into_owned()));
+        }
+        Ok(tracked)
     }
 
     /// The files among these whose very content git tracks under their path; the paths are relative to this
@@ -318,9 +323,13 @@ impl Git {
         if paths.is_empty() {
             return Ok(Vec::new());
         }
-        let listed = self.read(operation).args(["ls-files", "-s", "-z", "--"]).args(&paths);
+        let mut listed = Vec::new();
+        for paths in portions(&paths) {
+            let git = self.read(operation).args(["ls-files", "-s", "-z", "--"]);
+            listed.extend(git.args(paths.iter().copied()).output()?);
+        }
         let mut staged = BTreeMap::new();
-        for record in listed.output()?.split(|byte| *byte == 0) {
+        for record in listed.split(|byte| *byte == 0) {
             // Mode, object and stage, before the path.
             if let Some((facts, path)) = split_once(record, b'\t')
                 && let [_, id, b"0"] =
@@ -345,6 +354,25 @@ impl Git {
         });
         Ok(same.map(|(path, _)| (*path).clone()).collect())
     }
+}
+
+/// The most bytes of paths that one process is given as arguments.
+const PATHS_BYTES_MAX: usize = 256 * 1024;
+
+/// These paths in portions that one process takes as arguments.
+fn portions<T: AsRef<str>>(paths: &[T]) -> Vec<&[T]> {
+    let (mut portions, mut from, mut bytes) = (Vec::new(), 0, 0);
+    for (at, path) in paths.iter().enumerate() {
+        // Each needs a pointer besides.
+        let length = path.as_ref().len() + 16;
+        if bytes + length > PATHS_BYTES_MAX && at > from {
+            portions.extend(paths.get(from..at));
+            (from, bytes) = (at, 0);
+        }
+        bytes += length;
+    }
+    portions.extend(paths.get(from..).filter(|rest| !rest.is_empty()));
+    portions
 }
 
 pub(crate) fn id_of<T: std::str::FromStr>(

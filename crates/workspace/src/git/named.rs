@@ -11,8 +11,6 @@ const DATA: &[&str] = &[
     "user",
     "blame",
     "commit",
-    "gitflow",
-    "lfs",
     "log",
     "mailmap",
     "maintenance",
@@ -30,7 +28,6 @@ const DATA: &[&str] = &[
     "extensions",
     "rerere",
     "status",
-    "gc",
     "pack",
     "index",
     "feature",
@@ -44,13 +41,63 @@ const DATA: &[&str] = &[
     "http",
     "safe",
     "init.defaultbranch",
+    "gc.aggressivedepth",
+    "gc.aggressivewindow",
+    "gc.auto",
+    "gc.autodetach",
+    "gc.autopacklimit",
+    "gc.bigpackthreshold",
+    "gc.cruftpacks",
+    "gc.logexpiry",
+    "gc.maxcruftsize",
+    "gc.packrefs",
+    "gc.pruneexpire",
+    "gc.reflogexpire",
+    "gc.reflogexpireunreachable",
+    "gc.worktreepruneexpire",
+    "gc.writecommitgraph",
+    "gitflow.bugfix",
+    "gitflow.develop",
+    "gitflow.feature",
+    "gitflow.hotfix",
+    "gitflow.master",
+    "gitflow.release",
+    "gitflow.support",
+    "gitflow.versiontag",
+    "lfs.access",
+    "lfs.activitytimeout",
+    "lfs.allowincompletepush",
+    "lfs.batch",
+    "lfs.concurrenttransfers",
+    "lfs.contenttype",
+    "lfs.dialtimeout",
+    "lfs.fetchexclude",
+    "lfs.fetchinclude",
+    "lfs.fetchrecentalways",
+    "lfs.fetchrecentcommitsdays",
+    "lfs.fetchrecentrefsdays",
+    "lfs.fetchrecentremoterefs",
+    "lfs.keepalive",
+    "lfs.lockignoredfiles",
+    "lfs.locksverify",
+    "lfs.pruneoffsetdays",
+    "lfs.pruneremotetocheck",
+    "lfs.pushurl",
+    "lfs.repositoryformatversion",
+    "lfs.setlockablereadonly",
+    "lfs.skipdownloaderrors",
+    "lfs.storage",
+    "lfs.tlstimeout",
+    "lfs.tustransfers",
+    "lfs.url",
     "core.excludesfile",
 ];
 /// The keys whose values are a path as a whole, which may be a folder.
-const PATHS: [&str; 9] = [
+const PATHS: [&str; 10] = [
     "include.path",
     "includeif.path",
     "core.hookspath",
+    "gitflow.hooks",
     "core.attributesfile",
     "init.templatedir",
     "gpg.allowedsignersfile",
@@ -141,15 +188,16 @@ impl Setting {
         // An alias that starts no program is words of git's own.
         let is_plain_alias =
             section == "alias" && !self.value.starts_with('!') && !self.value.contains("-c");
-        if is_secret
-            || is_plain_alias
-            || DATA.contains(&section)
-            || DATA.contains(&self.kind.as_str())
-        {
+        // Of an address that begins with `ext::` the rest is a program; it stands in the key or in the value.
+        let is_program = section == "url" && self.key.contains("::")
+            || ["url", "remote"].contains(&section) && self.value.contains("::");
+        let is_data = DATA.contains(&section) || DATA.contains(&self.kind.as_str());
+        if is_secret || is_plain_alias || is_data && !is_program {
             return Vec::new();
         }
+        let named = if section == "url" { self.key.as_str() } else { "" };
         let mut found = Vec::new();
-        for word in words(&self.value) {
+        for word in words(&self.value).chain(words(named)) {
             let path = full(top, word, home);
             // One that is not there yet may come; a word of a secret is none.
             let is_path = word.contains('/') && !word.starts_with('-');
@@ -237,6 +285,15 @@ mod tests {
             ("credential.helper", "!echo password=abc/def", vec![]),
             ("github.token", "abc/def", vec![]),
             ("core.askPass", "tools/clean.sh", vec!["tools/clean.sh"]),
+            ("lfs.customtransfer.x.path", "tools/clean.sh", vec!["tools/clean.sh"]),
+            ("lfs.extension.x.clean", "tools/clean.sh %f", vec!["tools/clean.sh"]),
+            ("lfs.https://x.org/info/lfs.access", "basic/x", vec![]),
+            ("gc.recentObjectsHook", "tools/clean.sh", vec!["tools/clean.sh"]),
+            ("gc.pruneExpire", "2.weeks/ago", vec![]),
+            ("gitflow.path.hooks", "tools/hooks", vec!["tools/hooks"]),
+            ("gitflow.prefix.feature", "feature/", vec![]),
+            ("url.ext::tools/clean.sh %S .insteadOf", "x:", vec!["tools/clean.sh"]),
+            ("url.https://x.org/a/.insteadOf", "x:b/c", vec![]),
             ("branch.main.merge", "refs/heads/main", vec![]),
             ("remote.origin.fetch", "+refs/heads/*:refs/remotes/origin/*", vec![]),
             ("core.editor", "vim", vec![]),

@@ -1,8 +1,9 @@
 //! Files that usually hold secrets, in the index and in the work tree.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 
-use super::{Git, GitError};
+use super::{Git, GitError, portions, split_once};
 use crate::hidden_files::is_secret_file;
 
 impl Git {
@@ -20,10 +21,14 @@ impl Git {
         if staged.is_empty() {
             return Ok(staged);
         }
-        let git = self.read(operation).args(["ls-tree", "-r", "-z", "--name-only", "--full-tree"]);
-        // Before the first commit there are none.
-        let committed = git.args(["HEAD", "--"]).args(&staged).run()?.stdout;
-        let committed: BTreeSet<&[u8]> = committed.split(|byte| *byte == 0).collect();
+        let mut committed = BTreeSet::new();
+        for staged in portions(&staged) {
+            let git = self.read(operation);
+            let git = git.args(["ls-tree", "-r", "-z", "--name-only", "--full-tree", "HEAD", "--"]);
+            // Before the first commit there are none.
+            let listed = git.args(staged).run()?.stdout;
+            committed.extend(listed.split(|byte| *byte == 0).map(<[u8]>::to_vec));
+        }
         staged.retain(|path| !committed.contains(path.as_bytes()));
         if !staged.is_empty() {
             let git =
@@ -31,6 +36,38 @@ impl Git {
             git.stdin(staged.join("\0").into_bytes()).output()?;
         }
         Ok(staged)
+    }
+
+    /// Gives these paths, and what is below them, the entries in the user's index that another index has, or none. The paths are
+    /// relative to this folder, the top of the work tree.
+    ///
+    /// # Errors
+    /// [`GitError`].
+    pub fn stage_as_in(&self, other: Option<&Path>, paths: &[String]) -> Result<(), GitError> {
+        let operation = "put entries of the index back";
+        for paths in portions(paths) {
+            let list = || self.read(operation).args(["ls-files", "-s", "-z", "--"]).args(paths);
+            let now = list().output()?;
+            let before = match other {
+                Some(other) => list().env("GIT_INDEX_FILE", other).output()?,
+                None => Vec::new(),
+            };
+            if now == before {
+                continue;
+            }
+            let mut lines = Vec::new();
+            for entry in now.split(|byte| *byte == 0) {
+                if let Some((facts, path)) = split_once(entry, b'\t') {
+                    let digits = facts.split(|byte| *byte == b' ').nth(1).unwrap_or_default().len();
+                    lines.extend([format!("0 {}\t", "0".repeat(digits)).as_bytes(), path].concat());
+                    lines.push(0);
+                }
+            }
+            lines.extend(before);
+            let git = self.write(operation).args(["update-index", "-z", "--index-info"]);
+            git.stdin(lines).output()?;
+        }
+        Ok(())
     }
 
     /// The untracked files of this folder that no tree has since they usually hold secrets, although git does not ignore them; relative to the top.

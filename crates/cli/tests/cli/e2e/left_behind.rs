@@ -343,3 +343,92 @@ fn a_person_takes_over_what_was_held_back() {
     run(&[name, "--drop"]).exit(0);
     run(&[]).exit(0).says("nothing is held back");
 }
+
+/// Commits settings that others obey without the work tree, and puts the commit's name in a variable.
+const COMMITTED: &str = "B=$(echo planted | git hash-object -w --stdin); export GIT_INDEX_FILE=$TMPDIR/index; git read-tree HEAD\n\
+    git update-index --add --cacheinfo 100644,$B,.vscode/tasks.json; T=$(git write-tree); unset GIT_INDEX_FILE\n\
+    C=$(git commit-tree $T -p HEAD -m x); echo $C > commit.txt\n";
+
+#[test]
+fn what_a_command_commits_to_a_new_work_tree_is_doubted() {
+    for add in ["--detach wt $C", "-b side wt $C"] {
+        let lab = Lab::new();
+        repository(&lab);
+        let work = lab.place.work();
+        let message = held(&lab, &format!("{COMMITTED}git worktree add -q {add}"));
+        assert!(message.contains("wt/.vscode/tasks.json"), "{message}");
+        assert!(!work.join("wt/.vscode/tasks.json").exists());
+        let message = held(&lab, "git merge -q --ff-only $(cat commit.txt)");
+        assert!(message.contains(".vscode/tasks.json"), "{message}");
+        assert!(!work.join(".vscode/tasks.json").exists());
+    }
+}
+
+#[test]
+fn no_pipe_keeps_it_from_being_found_out_what_a_command_committed() {
+    let lab = Lab::new();
+    repository(&lab);
+    let began = std::time::Instant::now();
+    held(
+        &lab,
+        "mkdir .vscode; echo planted > .vscode/tasks.json; git add -f .vscode; git commit -qm x; mkfifo .mailmap\n\
+         mkdir -p fake/objects fake/refs sub/.vscode && echo 'ref: refs/heads/main' > fake/HEAD && mkfifo fake/commondir\n\
+         echo 'gitdir: ../fake' > sub/.git; touch sub/.vscode/a sub/.vscode/b",
+    );
+    assert!(began.elapsed().as_secs() < 60, "{:?}", began.elapsed());
+    let work = lab.place.work();
+    for name in [".vscode/tasks.json", ".mailmap", "fake/commondir", "sub/.vscode/a"] {
+        assert!(work.join(name).symlink_metadata().is_err(), "{name}");
+    }
+    lab.prints("confined", "true");
+    // It is in a commit, and stays doubted.
+    held(&lab, "git checkout -q HEAD -- .vscode");
+    assert!(!work.join(".vscode/tasks.json").exists());
+}
+
+#[test]
+fn what_a_killed_command_has_committed_is_doubted() {
+    // Without a cell of its own git directory the commit is there at once.
+    let lab = Lab::with("[sandbox]\nlevel = \"landlock\"\n");
+    repository(&lab);
+    lab.place.write(
+        "lab.sh",
+        "mkdir .vscode; echo planted > .vscode/tasks.json; git add -f .vscode; git commit -qm x; touch began; sleep 20",
+    );
+    let mut command = lab.place.command(&["call", "run", "lab/confined", "--new-key", "--json"]);
+    lab.equip(&mut command);
+    let mut child = command.spawn().unwrap();
+    let work = lab.place.work();
+    for _ in 0..600 {
+        if work.join("began").exists() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    assert!(work.join("began").exists());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(git(&work, &["log", "--format=%s"]).starts_with("x"));
+    let report = lab.call("confined", "true").exit(1).json();
+    assert_eq!(report["error"]["code"], "PROTECTED_PATH_CHANGED", "{report}");
+    assert!(!work.join(".vscode/tasks.json").exists());
+    held(&lab, "git checkout -q HEAD -- .vscode");
+    assert!(!work.join(".vscode/tasks.json").exists());
+}
+
+#[test]
+fn what_was_held_back_is_not_staged() {
+    let lab = Lab::new();
+    lab.place.write("CLAUDE.md", "one\n");
+    repository(&lab);
+    let work = lab.place.work();
+    lab.place.write("CLAUDE.md", "staged by a person\n");
+    git(&work, &["add", "CLAUDE.md"]);
+    held(
+        &lab,
+        "mkdir .vscode; touch .vscode/tasks.json work.txt; echo planted > CLAUDE.md; git add -f .vscode work.txt CLAUDE.md",
+    );
+    assert_eq!(git(&work, &["diff", "--cached", "--name-only"]), "CLAUDE.md\nwork.txt");
+    assert_eq!(git(&work, &["show", ":CLAUDE.md"]), "staged by a person");
+    assert_eq!(lab.place.read("CLAUDE.md"), "staged by a person\n");
+}

@@ -18,6 +18,7 @@ mod objects;
 mod operation;
 mod own_files;
 mod refs;
+mod tips;
 mod verify;
 mod worktrees;
 
@@ -30,12 +31,14 @@ use serde::{Deserialize, Serialize};
 use windlass_kernel::Code;
 
 use self::files::{Class, FileChange, Owner, classify, digest_of, git_dir};
-pub(super) use self::layers::read_file;
+pub(in crate::git) use self::layers::read_file;
 use self::layers::{Found, Kind, Layers, UpperEntry};
 use self::logs::LogMark;
 use self::refs::{
     OWN_LOGS, RefChange, RefValue, Refs, head_of, may_lead_to, read_refs, refs_after,
 };
+pub use self::tips::tips;
+use self::tips::{heads, tips_of};
 use self::worktrees::NewWorktree;
 use super::error::GitCause;
 use super::{Access, GitError, Invocation};
@@ -176,12 +179,7 @@ impl Baseline {
         let digits = digits_of(&common)?;
         let owners = worktrees::owners(&common, &workspace)?;
         let layers = Layers { upper: None, lower: common };
-        let mut heads = BTreeMap::new();
-        for id in owners.keys() {
-            if let Some(head) = head(&layers, id, digits) {
-                heads.insert(id.clone(), head);
-            }
-        }
+        let heads = heads(&layers, owners.keys(), digits);
         let (mut files, mut logs) = (BTreeMap::new(), BTreeMap::new());
         // Before the refs: what is added to a log later is known by its mark.
         for path in files::plain_files(&layers, &owners)?.into_keys() {
@@ -205,9 +203,9 @@ impl Baseline {
     }
 
     /// The objects that refs and current commits were.
-    pub(in crate::git) fn tips(&self) -> impl Iterator<Item = &str> {
-        let refs = self.refs.values().filter_map(refs::Stored::value).chain(self.heads.values());
-        refs.filter_map(RefValue::id)
+    #[must_use]
+    pub fn tips(&self) -> BTreeSet<String> {
+        tips_of(&self.refs, &self.heads)
     }
 
     /// Prepares the upper folder of the overlay, which is empty: the command sees these refs, whatever others do to them

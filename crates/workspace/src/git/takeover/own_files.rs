@@ -78,11 +78,11 @@ impl TakeOver<'_> {
         if nested.is_empty() {
             return Ok(());
         }
-        let tips: BTreeSet<&str> = base.tips().collect();
-        let missing = self.missing(tips.iter().copied())?;
+        let tips = base.tips();
+        let missing = self.missing(tips.iter().map(String::as_str))?;
         let tips: String = tips
             .iter()
-            .filter(|tip| !missing.contains(**tip))
+            .filter(|tip| !missing.contains(*tip))
             .map(|tip| format!("{tip}\n"))
             .collect();
         let mut known = BTreeSet::new();
