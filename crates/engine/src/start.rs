@@ -91,6 +91,19 @@ impl Drop for Lock {
     }
 }
 
+/// The refusal of a run, a part of which contains a secret.
+fn secret_in(part: &str, found: Finding<'_>) -> EngineError {
+    let what = match found {
+        Finding::Value(name) => format!("the value of {name}"),
+        Finding::Shape(name) => format!("what looks like a secret ({name})"),
+    };
+    EngineError::Invalid {
+        code: Code::SecretInRequest,
+        message: format!("the {part} of the run contains {what}, which would be stored"),
+        hint: Some("take it out; calls name a secret as {\"secret\": \"NAME\"}".to_owned()),
+    }
+}
+
 impl Engine {
     /// Starts a run and drives it until it ends or waits for a person.
     ///
@@ -153,6 +166,7 @@ impl Engine {
             base.tree = self.repository.uncommitted_tree(root)?;
         }
         drop(merging);
+        self.require_no_secret_in_branch(base.as_ref())?;
         self.require_pinned(&new, base.as_ref())?;
         let policy_hash = self.policy_hash(&new.plan)?;
         ready()?;
@@ -316,16 +330,14 @@ impl Engine {
         let script = Script::recorded(&new.options).and_then(Result::ok);
         let answered = || script.as_ref()?.find(|value| redactor.find(value));
         let found = found.or_else(|| Some(("options", answered()?)));
-        let Some((part, found)) = found else { return Ok(()) };
-        let what = match found {
-            Finding::Value(name) => format!("the value of {name}"),
-            Finding::Shape(name) => format!("what looks like a secret ({name})"),
-        };
-        Err(EngineError::Invalid {
-            code: Code::SecretInRequest,
-            message: format!("the {part} of the run contains {what}, which would be stored"),
-            hint: Some("take it out; calls name a secret as {\"secret\": \"NAME\"}".to_owned()),
-        })
+        found.map_or(Ok(()), |(part, found)| Err(secret_in(part, found)))
+    }
+
+    /// Fails if the run would record a secret as the name of its branch.
+    fn require_no_secret_in_branch(&self, base: Option<&Base>) -> Result<(), EngineError> {
+        let branch = base.and_then(|base| base.branch.as_deref()).unwrap_or_default();
+        let found = self.recording.redactor.find_text(branch);
+        found.map_or(Ok(()), |found| Err(secret_in("branch", found)))
     }
 
     /// Fails if a file that a rule or a check pins is not in the base.

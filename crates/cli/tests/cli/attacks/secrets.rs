@@ -385,7 +385,11 @@ fn a_run_is_stored_told_and_exported_without_secrets() {
     world.repo.write("other.sh", format!("echo x > {summary}.txt; cat answer.json\n"));
     world.repo.write("check.sh", "cat leak; cat leak >&2; exit 1\n");
     world.repo.commit("leaks");
+    // A branch that is named after a secret is refused: its name would be recorded.
     world.repo.git(&["checkout", "-q", "-b", &format!("branch-{summary}")]);
+    let refused = ["run", "one", "--loop", "leaky", "--json", "--by", "ada"];
+    world.windlass("a branch", &refused, "").exit(3).warns("SECRET_IN_REQUEST");
+    world.repo.git(&["checkout", "-q", "main"]);
     let held =
         world.windlass("a run", &["run", "one", "--loop", "leaky", "--json", "--by", "ada"], "");
     let id = held.exit(4).json()["run_id"].as_str().unwrap().to_owned();
@@ -421,7 +425,9 @@ fn a_run_is_stored_told_and_exported_without_secrets() {
         world.windlass("a trace", &["trace", "log", trace, "--artifacts", "--json"], "");
     }
     eventually("spans came", || !world.spans.lock().unwrap().is_empty());
-    // What the bundle holds, in a place of its own.
+    let commits = world.repo.git(&["log", "main", "--format=%an %s %b"]);
+    world.printed.insert("the commits".to_owned(), commits.into_bytes());
+    // What the bundle holds.
     let bundle = world.repo.place.base().join("run.bundle");
     let bundle = unpacked(&std::fs::read(&bundle).unwrap());
     assert!(bundle.len() > 10_000, "the bundle holds the run");
