@@ -8,6 +8,7 @@
 //!
 //! INVARIANT: a command whose cell cannot be made in full does not start.
 
+mod bound;
 mod bwrap;
 mod child;
 mod control;
@@ -33,6 +34,7 @@ mod verify;
 mod watch;
 mod workspace;
 
+pub use bound::{bound, run_bound};
 pub use child::CellChild;
 pub use git_paths::{GitPaths, find_git};
 pub use interrupt::{ReceivedSignal, handle_signals, received_signal, signal_pipe};
@@ -46,7 +48,9 @@ pub use process::{
     ChildInput, ChildStreams, Confined, InputPipe, ProcessError, ProcessGroup, TOOLCHAIN_VARIABLES,
     describe_exit, spawn,
 };
-pub use run::{Ending, Excess, Finished, Limits, OnSignal, Program, run, run_with_broker};
+pub use run::{
+    Ending, Excess, Finished, Limits, OnSignal, Program, run, run_holding, run_with_broker,
+};
 pub use secret_text::has_secret;
 pub use spec::{Access, Cell, CellCommand, CellLimits, Level, LimitKind, Maker, Mount, Network};
 pub use workspace::WorkspaceView;

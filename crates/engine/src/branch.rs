@@ -55,8 +55,8 @@ impl Engine {
             return Err(EngineError::NoCheckpoint { what });
         };
         {
-            let _lock = self.wait_for_lock("worktrees")?;
-            self.repository.add_phase_worktree(&folder, base)?;
+            let lock = self.wait_for_lock("worktrees")?;
+            self.repository.add_phase_worktree(&folder, base, lock.file())?;
         }
         let store = self.checkpointer()?.store();
         let from = store.capture_unreferenced(&folder)?;
@@ -161,8 +161,8 @@ impl Engine {
         let ready = self.settings.state.join(format!("{path}.ready"));
         // If this fails, the work tree is created again when it is needed.
         drop(std::fs::remove_file(ready));
-        let _lock = self.wait_for_lock("worktrees")?;
-        self.repository.remove_phase_worktree(&self.settings.state.join(path))?;
+        let lock = self.wait_for_lock("worktrees")?;
+        self.repository.remove_phase_worktree(&self.settings.state.join(path), lock.file())?;
         // What stays is swept with the next one.
         drop(self.checkpointer()?.store().sweep_workspaces());
         Ok(())

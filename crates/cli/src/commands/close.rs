@@ -190,7 +190,7 @@ fn drop_branches(project: &Project, run_id: &str) -> Result<Vec<String>, Failure
         }
         if entry.path().is_dir() {
             Git::new(&project.root)
-                .worktree_remove(&entry.path(), OnChanges::Discard)
+                .worktree_remove(&entry.path(), OnChanges::DiscardFolder)
                 .map_err(|error| Failure::of(error.code(), &error))?;
             dropped.push(name);
         } else {

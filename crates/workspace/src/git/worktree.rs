@@ -1,7 +1,7 @@
 //! Additional work trees of the repository.
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -37,6 +37,8 @@ pub enum OnChanges {
     Refuse,
     /// Discard them.
     Discard,
+    /// Discard them, and whatever else lies in the folder, which is for this work tree alone: a part of one, too.
+    DiscardFolder,
 }
 
 impl Git {
@@ -70,7 +72,7 @@ impl Git {
             return Err(GitError::refused(operation, format!("`{branch}` is no branch")));
         }
         let path = canonical(path).map_err(|error| fail(GitCause::File(error.to_string())))?;
-        if let Some(known) = self.remove_incomplete(operation, &path)? {
+        if let Some(known) = self.remove_incomplete(operation, &path, OnChanges::Refuse)? {
             return if known.branch.as_deref() == Some(branch) {
                 known.head.ok_or_else(|| fail(GitCause::Diverged(branch.to_owned())))
             } else {
@@ -91,17 +93,23 @@ impl Git {
         made.ok_or_else(|| fail(GitCause::Diverged(branch.to_owned())))
     }
 
-    /// Adds a work tree on no branch; a complete one is left as it is.
+    /// Adds a work tree on no branch, in a folder that is for it alone; a complete one is left as it is, and a part of one
+    /// is made anew. Git holds the lock, too, until it has ended.
     ///
     /// # Errors
-    /// [`GitError`]: the folder is used for something else.
-    pub fn worktree_add_detached(&self, path: &Path, base: &CommitId) -> Result<(), GitError> {
+    /// [`GitError`]: the folder is a repository of its own.
+    pub fn worktree_add_detached(
+        &self,
+        path: &Path,
+        base: &CommitId,
+        lock: &File,
+    ) -> Result<(), GitError> {
         let operation = "add the work tree";
         let fail = |cause| GitError::new(operation, cause);
         let path = canonical(path).map_err(|error| fail(GitCause::File(error.to_string())))?;
-        if self.remove_incomplete(operation, &path)?.is_none() {
+        if self.remove_incomplete(operation, &path, OnChanges::DiscardFolder)?.is_none() {
             let settings = self.checkout_settings(operation, base)?;
-            let add = self.write(operation).settings(&settings);
+            let add = self.write(operation).holding(lock).settings(&settings);
             let add = add.args(["worktree", "add", "--quiet", "--detach", "--"]);
             add.arg(&path).arg(base.as_str()).output()?;
         }
@@ -114,19 +122,44 @@ impl Git {
     /// [`GitError`]: it has uncommitted changes that may not be discarded, it is locked, or the folder is
     /// not a work tree of this repository.
     pub fn worktree_remove(&self, path: &Path, on_changes: OnChanges) -> Result<(), GitError> {
+        self.remove_with(path, on_changes, None)
+    }
+
+    /// Removes a work tree in a folder that is for it alone, and what is left of one. Git holds the lock, too, until it
+    /// has ended.
+    ///
+    /// # Errors
+    /// [`GitError`]: it is locked, or the folder is a repository of its own.
+    pub fn worktree_remove_detached(&self, path: &Path, lock: &File) -> Result<(), GitError> {
+        self.remove_with(path, OnChanges::DiscardFolder, Some(lock))
+    }
+
+    fn remove_with(
+        &self,
+        path: &Path,
+        on_changes: OnChanges,
+        lock: Option<&File>,
+    ) -> Result<(), GitError> {
         let operation = "remove the work tree";
         let fail = |cause| GitError::new(operation, cause);
         let path = canonical(path).map_err(|error| fail(GitCause::File(error.to_string())))?;
         let Some(known) = self.known(&path)? else {
-            return if path.exists() { Err(fail(GitCause::Taken(path))) } else { Ok(()) };
+            return match (path.exists(), on_changes) {
+                (false, _) => Ok(()),
+                (true, OnChanges::DiscardFolder) if is_part(&path) => fs::remove_dir_all(&path)
+                    .map_err(|error| fail(GitCause::File(error.to_string()))),
+                (true, _) => Err(fail(GitCause::Taken(path))),
+            };
         };
-        if is_abandoned(&known) {
+        if is_abandoned(&known, on_changes) {
             return self.remove_abandoned(&known);
         }
         if on_changes == OnChanges::Refuse && self.at(&path).status()? != WorktreeStatus::Clean {
             return Err(fail(GitCause::Dirty(path)));
         }
-        let remove = self.write(operation).args(["worktree", "remove", "--force", "--"]);
+        let remove = self.write(operation);
+        let remove = lock.into_iter().fold(remove, |remove, lock| remove.holding(lock));
+        let remove = remove.args(["worktree", "remove", "--force", "--"]);
         remove.arg(&path).output().map(drop)
     }
 
@@ -159,6 +192,7 @@ impl Git {
         &self,
         operation: &'static str,
         path: &Path,
+        on_changes: OnChanges,
     ) -> Result<Option<Worktree>, GitError> {
         let fail = |cause| GitError::new(operation, cause);
         let taken = || fail(GitCause::Taken(path.to_owned()));
@@ -166,11 +200,13 @@ impl Git {
             if is_complete(&known) {
                 return Ok(Some(known));
             }
-            if !is_abandoned(&known) {
+            if !is_abandoned(&known, on_changes) {
                 return Err(taken());
             }
             self.remove_abandoned(&known)?;
-        } else if has_only_git_file(path) {
+        } else if has_only_git_file(path)
+            || (on_changes == OnChanges::DiscardFolder && path.exists() && is_part(path))
+        {
             fs::remove_dir_all(path).map_err(|error| fail(GitCause::File(error.to_string())))?;
         }
         let empty = fs::read_dir(path).map_or(true, |mut entries| entries.next().is_none());
@@ -228,9 +264,33 @@ fn is_complete(known: &Worktree) -> bool {
     !initializing && !known.prunable && known.path.join(".git").is_file()
 }
 
-/// Whether it was never completed or its folder is gone, so that removing it loses nothing.
-fn is_abandoned(known: &Worktree) -> bool {
-    known.locked.as_deref() == Some(INITIALIZING) || (known.prunable && !known.path.exists())
+/// Whether it was never completed or its folder is gone, so that removing it loses nothing; or whether it is a part of
+/// one that may be discarded.
+fn is_abandoned(known: &Worktree, on_changes: OnChanges) -> bool {
+    match known.locked.as_deref() {
+        Some(INITIALIZING) => true,
+        // Somebody else's lock.
+        Some(_) => false,
+        None if known.path.exists() => {
+            on_changes == OnChanges::DiscardFolder && !is_complete(known) && is_part(&known.path)
+        }
+        None => known.prunable,
+    }
+}
+
+/// Whether the folder is no repository of its own, and no work tree that is still linked to one: git links a work tree
+/// first when it adds it, and removes its files in any order.
+fn is_part(path: &Path) -> bool {
+    let link = path.join(".git");
+    match fs::symlink_metadata(&link) {
+        Err(error) => error.kind() == io::ErrorKind::NotFound && path.is_dir(),
+        Ok(found) if found.is_file() => {
+            let text = fs::read_to_string(&link).unwrap_or_default();
+            let target = text.strip_prefix("gitdir: ").map(str::trim_end);
+            target.is_none_or(|target| target.is_empty() || !path.join(target).exists())
+        }
+        Ok(_) => false,
+    }
 }
 
 /// Whether the folder has only the `.git` file of a new work tree, so that removing it loses nothing.
