@@ -8,6 +8,7 @@
 //!
 //! INVARIANT: a command whose cell cannot be made in full does not start.
 
+mod bound;
 mod bwrap;
 mod child;
 mod control;
@@ -34,6 +35,7 @@ mod verify;
 mod watch;
 mod workspace;
 
+pub use bound::{bound, run_bound};
 pub use child::CellChild;
 pub use core_dumps::leave_no_core_dump;
 pub use git_paths::{GitPaths, find_git};
@@ -50,7 +52,9 @@ pub use process::{
     ChildInput, ChildStreams, Confined, InputPipe, ProcessError, ProcessGroup, TOOLCHAIN_VARIABLES,
     describe_exit, spawn,
 };
-pub use run::{Ending, Excess, Finished, Limits, OnSignal, Program, run, run_with_broker};
+pub use run::{
+    Ending, Excess, Finished, Limits, OnSignal, Program, run, run_holding, run_with_broker,
+};
 pub use secret_text::has_secret;
 pub use spec::{Access, Cell, CellCommand, CellLimits, Level, LimitKind, Maker, Mount, Network};
 pub use workspace::WorkspaceView;

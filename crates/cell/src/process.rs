@@ -6,7 +6,7 @@
 use std::ffi::{OsStr, OsString};
 use std::io::{self, PipeReader, PipeWriter};
 use std::net::TcpListener;
-use std::os::fd::AsFd as _;
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
@@ -91,6 +91,18 @@ pub fn spawn<K: AsRef<OsStr>, V: AsRef<OsStr>>(
     input: ChildInput,
     confined: Option<Confined<'_>>,
 ) -> Result<(ProcessGroup, ChildStreams), ProcessError> {
+    spawn_holding(argv, env, cwd, input, None, confined)
+}
+
+/// Starts a program as [`spawn`] does; without a cell and other input, its standard input is `held`.
+pub(crate) fn spawn_holding<K: AsRef<OsStr>, V: AsRef<OsStr>>(
+    argv: &[impl AsRef<OsStr>],
+    env: impl IntoIterator<Item = (K, V)>,
+    cwd: &Path,
+    input: ChildInput,
+    held: Option<BorrowedFd<'_>>,
+    confined: Option<Confined<'_>>,
+) -> Result<(ProcessGroup, ChildStreams), ProcessError> {
     let refuse = ProcessError::NotStarted;
     let Some((program, arguments)) = argv
         .split_first()
@@ -116,7 +128,10 @@ pub fn spawn<K: AsRef<OsStr>, V: AsRef<OsStr>>(
     let Some(confined) = confined else {
         let mut command = Command::new(program);
         command.args(arguments).env_clear().envs(ours).envs(env).current_dir(cwd);
-        command.stdin(reader.map_or_else(Stdio::null, Stdio::from));
+        let held = held.map(|held| held.try_clone_to_owned()).transpose();
+        let held = held.map_err(|error| refuse(format!("no descriptor: {error}")))?;
+        let stdin = reader.map(Stdio::from).or(held.map(Stdio::from));
+        command.stdin(stdin.unwrap_or_else(Stdio::null));
         return start(command, writer, None);
     };
     let not_confined = |what: &str, error: &dyn std::fmt::Display| {

@@ -1,6 +1,7 @@
 //! Runs a program to its end: one thread polls its streams and its exit.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::net::TcpListener;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -120,7 +121,16 @@ pub struct Finished {
 /// # Errors
 /// [`ProcessError`] when it could not be started, confined or followed.
 pub fn run(program: &Program<'_>) -> Result<Finished, ProcessError> {
-    run_with_broker(program, &mut drop)
+    run_with(program, &mut drop, None)
+}
+
+/// Runs a program without a cell as [`run`] does; it holds the lock of this file, too, until all of its processes have
+/// ended. Who waits for the lock waits for them, also if this process was killed.
+///
+/// # Errors
+/// [`ProcessError`] when it could not be started or followed.
+pub fn run_holding(program: &Program<'_>, lock: &File) -> Result<Finished, ProcessError> {
+    run_with(program, &mut drop, Some(lock))
 }
 
 /// Runs a program as [`run`] does, and passes on the socket on which its cell expects the broker.
@@ -131,12 +141,21 @@ pub fn run_with_broker(
     program: &Program<'_>,
     broker: &mut dyn FnMut(TcpListener),
 ) -> Result<Finished, ProcessError> {
+    run_with(program, broker, None)
+}
+
+fn run_with(
+    program: &Program<'_>,
+    broker: &mut dyn FnMut(TcpListener),
+    lock: Option<&File>,
+) -> Result<Finished, ProcessError> {
     let input = if program.stdin.is_some() { ChildInput::Pipe } else { ChildInput::Null };
-    let (mut group, streams) = process::spawn(
+    let (mut group, streams) = process::spawn_holding(
         &program.argv,
         program.env.iter().copied(),
         program.cwd,
         input,
+        lock.map(AsFd::as_fd),
         program.confined,
     )?;
     let (bytes_max, excess) = (program.limits.output_bytes_max, program.excess);

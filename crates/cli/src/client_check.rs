@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use windlass_agents::Client;
 use windlass_cell::{Ending, Finished};
-use windlass_kernel::Code;
 use windlass_loopback_model::LoopbackModel;
 
 use crate::failure::Failure;
-use crate::scratch::{ScratchRepository, TIMEOUT, endpoint_like, start_model};
+use crate::readiness;
+use crate::scratch::{CheckLock, ScratchRepository, TIMEOUT, endpoint_like, start_model};
 
 /// The file that the agent makes with our tools.
 const MADE: &str = "greeting.txt";
@@ -23,19 +23,22 @@ pub struct Checked<'a> {
     pub client: &'a dyn Client,
     /// Its program and arguments.
     pub command: &'a [String],
+    /// Its version.
+    pub version: &'a str,
     /// What the program needs to see.
     pub visible: &'a [PathBuf],
 }
 
 impl Checked<'_> {
     /// Runs the check; `Err` says what the client did not do, or did.
-    pub fn run(&self) -> Result<Result<Duration, String>, Failure> {
-        let scratch = tempfile::Builder::new().prefix("windlass-check-").tempdir();
-        let scratch = scratch.map_err(|error| Failure::of(Code::FileUnwritable, &error))?;
+    pub fn run(&self, lock: &CheckLock) -> Result<Result<Duration, String>, Failure> {
+        let scratch = lock.folder()?;
         let canary = scratch.path().join("CANARY");
         let own = self.client.own_tools(&canary.display().to_string());
         let model = start_model(&script(&own))?;
-        let repository = ScratchRepository::create(scratch.path(), &self.settings(&model))?;
+        let repository = ScratchRepository::create(&scratch, &self.settings(&model))?;
+        // In its own scratch run the client is used, not checked.
+        readiness::write_passed(&repository.states(), self.client, self.version)?;
         let began = Instant::now();
         let ended = repository.windlass(&[
             "run",

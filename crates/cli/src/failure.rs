@@ -454,7 +454,7 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
         Code::StoreTruncated => {
             "restore the journal from a backup that `windlass store backup` made, or put the missing \
              `windlass.db-wal` back; only if you accept that the missing calls may run again, remove \
-             `windlass.db.head` in the state folder"
+             `windlass.db.head` in the state folder, and in `.heads` beside it the file with its name"
         }
         Code::StoreDisplaced => {
             "nothing was recorded; put the file back if you have it, then run `windlass verify` and `windlass recover`"

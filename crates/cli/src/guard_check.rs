@@ -13,6 +13,7 @@ use windlass_kernel::Code;
 use crate::agents::ClientProgram;
 use crate::failure::{CommandResult, Failure};
 use crate::output::Output;
+use crate::scratch::CheckLock;
 use crate::user_config::UserConfig;
 use cases::{CASES, Case, WORKING};
 use report::{Level, Measured, Report, Verdict};
@@ -36,6 +37,7 @@ pub fn run(named: &[Client], chosen: &[String], output: &Output) -> CommandResul
             .hint("`windlass doctor --agents` tries all cases that a client has"));
     }
     let user = UserConfig::load()?;
+    let lock = CheckLock::wait()?;
     let mut reports = Vec::new();
     let mut is_bad = false;
     for client in Client::ALL {
@@ -44,7 +46,7 @@ pub fn run(named: &[Client], chosen: &[String], output: &Output) -> CommandResul
         }
         let config = user.agents.get(client.as_str()).cloned().unwrap_or_default();
         let report = match ClientProgram::find(Some(client.as_str()), &config) {
-            Ok(program) => measure(client, &program, chosen, output)?,
+            Ok(program) => measure(client, &program, chosen, &lock, output)?,
             Err(missing) => {
                 // Asked for by name, it is missed.
                 is_bad |= !named.is_empty();
@@ -66,6 +68,7 @@ fn measure(
     client: Client,
     program: &ClientProgram,
     chosen: &[String],
+    lock: &CheckLock,
     output: &Output,
 ) -> Result<Report, Failure> {
     let version = windlass_agents::version_of(&program.path, &program.arguments);
@@ -83,7 +86,7 @@ fn measure(
     let is_whole = cases.len() == CASES.iter().filter(has_case).count();
     let report = |measured| Report { client, version: version.clone(), measured, is_whole };
     for (index, case) in cases.iter().enumerate() {
-        let one = match tried.measure(case)? {
+        let one = match tried.measure(case, lock)? {
             Ok(one) => one,
             Err(problem) => return Ok(report(Err(problem))),
         };

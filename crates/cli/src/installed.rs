@@ -21,12 +21,14 @@ pub use check::{all, disabled_elsewhere, problem_of, problems, switched_off};
 use crate::atomic;
 use crate::failure::Failure;
 use crate::input;
-use crate::state::cannot_write;
+use crate::state::{StateRoot, cannot_write};
 
 /// The folder of records in a state folder.
 const FOLDER: &str = "installed";
 /// The lock of changes to records and to the files of clients.
 const LOCK: &str = ".lock";
+/// The lock of changes to files of clients that are for all projects, in the folder of all states.
+const CLIENTS_LOCK: &str = ".clients.lock";
 /// The maximum size of a record: each file twice, with what JSON adds.
 const RECORD_BYTES_MAX: u64 = 16 << 20;
 
@@ -90,9 +92,22 @@ impl Installation {
         self.files.iter().find(|file| file.trust.is_none() && !file.whole)
     }
 
-    /// The file at a path of which the whole is ours.
-    pub fn whole(&self, path: &Path) -> Option<&InstalledFile> {
-        self.files.iter().find(|file| file.whole && file.path == path)
+    /// Where a file or folder beside the hooks is, if these are in the file `hooks` now: a project may have been moved.
+    pub fn moved(&self, path: &Path, hooks: &Path) -> PathBuf {
+        // The user's files move with the user's home alone, or with a variable, which is another place.
+        let before = self.hooks().filter(|_| self.scope == Scope::Project);
+        let before = before.and_then(|before| before.path.parent());
+        let below = before.and_then(|before| path.strip_prefix(before).ok());
+        match (below, hooks.parent()) {
+            (Some(below), Some(folder)) if below.as_os_str().is_empty() => folder.to_owned(),
+            (Some(below), Some(folder)) => folder.join(below),
+            (_, _) => path.to_owned(),
+        }
+    }
+
+    /// The file at a path of which the whole is ours, if the hooks are in the file `hooks` now.
+    pub fn whole(&self, path: &Path, hooks: &Path) -> Option<&InstalledFile> {
+        self.files.iter().find(|file| file.whole && self.moved(&file.path, hooks) == path)
     }
 
     /// The file in which the client is told to trust them.
@@ -119,6 +134,17 @@ pub fn lock(state: &Path) -> Result<File, Failure> {
     let made = DirBuilder::new().recursive(true).mode(0o700).create(&folder);
     made.map_err(|error| cannot_write(&folder, &error))?;
     let path = folder.join(LOCK);
+    let opened = File::options().create(true).truncate(false).write(true).open(&path);
+    let file = opened.map_err(|error| cannot_write(&path, &error))?;
+    file.lock().map_err(|error| cannot_write(&path, &error))?;
+    Ok(file)
+}
+
+/// Makes sure that no other process of the user installs anything meanwhile: some files of clients are for all projects.
+pub fn lock_clients() -> Result<File, Failure> {
+    let states = StateRoot::find()?;
+    drop(states.lock()?);
+    let path = states.path().join(CLIENTS_LOCK);
     let opened = File::options().create(true).truncate(false).write(true).open(&path);
     let file = opened.map_err(|error| cannot_write(&path, &error))?;
     file.lock().map_err(|error| cannot_write(&path, &error))?;

@@ -6,12 +6,13 @@ use std::io;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
-use tempfile::TempDir;
 use windlass_kernel::Code;
 use windlass_store_sqlite::{Settings, SqliteStore};
+use windlass_workspace::{TemporaryFolder, TemporaryUse, sweep_temporary_folders};
 
 use crate::failure::Failure;
 use crate::input;
+use crate::scratch::no_folder;
 
 /// How often the copy is made again, if somebody writes to the journal meanwhile.
 const TRIES_MAX: usize = 5;
@@ -21,16 +22,15 @@ pub struct JournalCopy {
     /// The store on the copy. It is closed before the folder is removed.
     pub store: SqliteStore,
     /// The folder of the copy, which is removed with this.
-    pub folder: TempDir,
+    pub folder: TemporaryFolder,
 }
 
 impl JournalCopy {
     /// Copies a journal with its write-ahead log and head file, and opens the copy.
     pub fn new(journal: &Path, settings: Settings) -> Result<Self, Failure> {
-        let folder = TempDir::with_prefix("windlass-journal-").map_err(|error| {
-            let message = format!("a copy of the journal cannot be made: {error}");
-            Failure::new(Code::FileUnwritable, message)
-        })?;
+        sweep_temporary_folders();
+        let folder =
+            TemporaryFolder::new(TemporaryUse::Journal).map_err(|error| no_folder(&error))?;
         let log = beside(journal, "-wal");
         let copy = folder.path().join("windlass.db");
         for _ in 0..TRIES_MAX {

@@ -70,7 +70,10 @@ fn main() -> ExitCode {
     let mut words = std::env::args_os().skip(1);
     if words.next().is_some_and(|word| word == "confined") {
         let stage = words.next().unwrap_or_default();
-        let code = windlass_cell::launch(&stage.to_string_lossy());
+        let code = match stage.to_str() {
+            Some("bound") => windlass_cell::run_bound(words),
+            _ => windlass_cell::launch(&stage.to_string_lossy()),
+        };
         return ExitCode::from(u8::try_from(code).unwrap_or(u8::MAX));
     }
     // Without it such a write ends the process, as it does anyway where the handler cannot be set.

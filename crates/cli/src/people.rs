@@ -7,6 +7,7 @@ use std::sync::{Mutex, PoisonError};
 
 use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcsetattr};
 use windlass_dashboard::{Key, Keys};
+use windlass_kernel::run::plan::{Doer, Plan, Reviewer};
 use windlass_kernel::{Code, Signed, Statement, is_same_name};
 use windlass_runtime::{People, PersonError};
 use windlass_seal::{PeopleError, PeopleStore, Person, Protection, Unlock};
@@ -19,6 +20,35 @@ use crate::state::StateRoot;
 const FOLDER: &str = ".people";
 /// The longest passphrase.
 const PASSPHRASE_BYTES_MAX: u64 = 1024;
+
+/// The phases whose quorum people with these keys cannot reach, in words: unprotected keys of an account approve as one.
+pub fn unreachable_quorums(plan: &Plan, people: &[Person]) -> Vec<String> {
+    let is_unprotected = |name: &str| {
+        let mut active = people.iter().filter(|person| person.revoked_at.is_none());
+        active
+            .any(|person| is_same_name(&person.name, name) && person.protection == Protection::None)
+    };
+    let mut found = Vec::new();
+    for phase in &plan.phases {
+        let Doer::Consensus { quorum, reviewers, .. } = &phase.doer else { continue };
+        let as_one: Vec<&str> = reviewers
+            .iter()
+            .filter(|one| matches!(one, Reviewer::Person { .. }))
+            .map(Reviewer::name)
+            .filter(|name| is_unprotected(name))
+            .collect();
+        let reached = reviewers.len() - as_one.len().saturating_sub(1);
+        if reached < usize::try_from(*quorum).unwrap_or(usize::MAX) {
+            found.push(format!(
+                "phase `{}` needs {quorum} approvals and can have {reached} at most: {} have keys without protection, \
+                 which count as one approver; `windlass people add NAME --passphrase` adds a key that counts by itself",
+                phase.id,
+                as_one.join(", ")
+            ));
+        }
+    }
+    found
+}
 
 /// The people of this account.
 #[derive(Debug)]

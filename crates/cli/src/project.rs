@@ -4,7 +4,6 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-use tempfile::TempDir;
 use windlass_connect::Connectors;
 use windlass_engine::KeptOutputs;
 use windlass_journal::Runs;
@@ -15,6 +14,7 @@ use windlass_redact::Redactor;
 use windlass_runtime::{FileWorkspace, Gateway, NoConnector, PolicySupervisor, SystemClock};
 use windlass_store::{Store, StoreError};
 use windlass_store_sqlite::{Life, Settings as StoreSettings, SqliteStore};
+use windlass_workspace::TemporaryFolder;
 
 use crate::config::Config;
 use crate::failure::Failure;
@@ -82,7 +82,7 @@ pub struct Project {
     /// The folder that is worked in, if it is not the project's.
     workspace: Option<PathBuf>,
     /// The folders of the copies of a read-only journal, which are removed with this.
-    copies: Arc<Mutex<Vec<TempDir>>>,
+    copies: Arc<Mutex<Vec<TemporaryFolder>>>,
 }
 
 impl Project {
@@ -312,7 +312,8 @@ impl Project {
                  starts with an empty one",
             ));
         }
-        SqliteStore::open(&path, settings).map_err(|error| {
+        let witness = state::StateRoot::find()?.witness_of(self.state()?)?;
+        SqliteStore::open_witnessed(&path, settings, &witness).map_err(|error| {
             if !matches!(error, StoreError::ReadOnly { .. }) {
                 return error.into();
             }

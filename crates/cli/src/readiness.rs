@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{TcpStream, ToSocketAddrs as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -20,10 +20,13 @@ use crate::client_check::Checked;
 use crate::failure::Failure;
 use crate::output::Output;
 use crate::sandbox::find_program;
+use crate::scratch::CheckLock;
 use crate::state::StateRoot;
 
 /// How long an endpoint may take to accept a connection.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// The file of results, in the folder of states.
+const RECORD: &str = "clients.json";
 /// The largest file of results.
 const RECORD_BYTES_MAX: u64 = 1 << 20;
 /// Variables that name a proxy; what is behind one cannot be tried here.
@@ -178,11 +181,8 @@ impl<'a> Clients<'a> {
         settings: &'a BTreeMap<String, ClientConfig>,
         secrets: &'a NamedSecrets,
     ) -> Result<Self, Failure> {
-        let file = StateRoot::find()?.path().join("clients.json");
-        // Without a readable file everything is checked again.
-        let results = crate::input::read(&file, RECORD_BYTES_MAX).ok();
-        let results = results.and_then(|bytes| serde_json::from_slice(&bytes).ok());
-        Ok(Self { settings, secrets, results: results.unwrap_or_default(), file })
+        let file = StateRoot::find()?.path().join(RECORD);
+        Ok(Self { settings, secrets, results: read_results(&file), file })
     }
 
     /// What is known of a client.
@@ -235,6 +235,16 @@ impl<'a> Clients<'a> {
         client: &dyn Client,
         readiness: &Readiness,
     ) -> Result<Result<Duration, String>, Failure> {
+        let lock = CheckLock::wait()?;
+        self.check_locked(client, readiness, &lock)
+    }
+
+    fn check_locked(
+        &mut self,
+        client: &dyn Client,
+        readiness: &Readiness,
+        lock: &CheckLock,
+    ) -> Result<Result<Duration, String>, Failure> {
         let program = match &readiness.program {
             Ok(program) => program,
             Err(missing) => return Ok(Err(missing.clone())),
@@ -243,17 +253,14 @@ impl<'a> Clients<'a> {
             .into_iter()
             .chain(program.arguments.iter().cloned())
             .collect();
-        let checked = Checked { client, command: &command, visible: &program.visible };
-        let result = checked.run()?;
+        let (version, visible) = (readiness.version.as_str(), program.visible.as_slice());
+        let result = Checked { client, command: &command, version, visible }.run(lock)?;
         let reason = result.as_ref().err().cloned();
         let at = SystemClock.now();
+        // Others may have been checked meanwhile.
+        self.results = read_results(&self.file);
         self.results.insert(key(client, &readiness.version), CheckResult { reason, at });
-        let text = serde_json::to_vec_pretty(&self.results).unwrap_or_default();
-        let written = StateRoot::find()?.lock().and_then(|_lock| {
-            atomic::write(&self.file, &text)
-                .map_err(|error| Failure::of(Code::FileUnwritable, &error))
-        });
-        written.map(|()| result)
+        write_results(&self.file, &self.results).map(|()| result)
     }
 
     /// Fails unless each of these agents has somebody who can run it.
@@ -363,10 +370,16 @@ impl<'a> Clients<'a> {
             output.note(&format!(
                 "{name} {version} was not measured: it is checked once, which takes seconds"
             ));
-            readiness.level = match self.check(client, &readiness)? {
-                Ok(_) => Level::Checked,
-                Err(reason) => Level::Failed(reason),
-            };
+            let lock = CheckLock::wait()?;
+            // Another process may have checked it while this one waited.
+            self.results = read_results(&self.file);
+            readiness.level = self.readiness(name, client).level;
+            if readiness.level == Level::Unchecked {
+                readiness.level = match self.check_locked(client, &readiness, &lock)? {
+                    Ok(_) => Level::Checked,
+                    Err(reason) => Level::Failed(reason),
+                };
+            }
         }
         match readiness.level {
             Level::Measured | Level::Checked | Level::Unchecked | Level::Watched => Ok(()),
@@ -381,6 +394,23 @@ impl<'a> Clients<'a> {
             }
         }
     }
+}
+
+/// Records in a folder of states that a client passed.
+pub fn write_passed(states: &Path, client: &dyn Client, version: &str) -> Result<(), Failure> {
+    let passed = CheckResult { reason: None, at: SystemClock.now() };
+    write_results(&states.join(RECORD), &BTreeMap::from([(key(client, version), passed)]))
+}
+
+/// Reads the results of earlier checks. Without a readable file everything is checked again.
+fn read_results(file: &Path) -> BTreeMap<String, CheckResult> {
+    let bytes = crate::input::read(file, RECORD_BYTES_MAX).ok();
+    bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()).unwrap_or_default()
+}
+
+fn write_results(file: &Path, results: &BTreeMap<String, CheckResult>) -> Result<(), Failure> {
+    let text = serde_json::to_vec_pretty(results).unwrap_or_default();
+    atomic::write(file, &text).map_err(|error| Failure::of(Code::FileUnwritable, &error))
 }
 
 fn key(client: &dyn Client, version: &str) -> String {

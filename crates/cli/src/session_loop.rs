@@ -1,8 +1,9 @@
-//! Which loop the sessions of a project go through. It lies in the state folder, which agents cannot reach.
+//! Which loop the sessions of a client go through in a project. It lies in the state folder, which agents cannot reach.
 
 use std::io::ErrorKind;
 use std::path::Path;
 
+use windlass_hooks::Client;
 use windlass_kernel::Code;
 
 use crate::atomic;
@@ -10,7 +11,7 @@ use crate::failure::Failure;
 use crate::project::Project;
 use crate::state::cannot_write;
 
-/// The file with the name of the loop.
+/// The file with the name of the loop. Only sessions of Claude Code can have one.
 const FILE: &str = "session-loop";
 /// The name of the core loop.
 pub const CORE: &str = "core";
@@ -47,8 +48,16 @@ pub fn holds_for(project: &Project) -> Result<bool, Failure> {
     }
 }
 
-/// Sets whether sessions go through the core loop.
-pub fn set_core(state: &Path, is_on: bool) -> Result<(), Failure> {
+/// Whether sessions of a client go through the core loop; a damaged file is none that can be kept.
+pub fn is_core_of(state: &Path, client: Client) -> bool {
+    client == Client::Claude && is_core(state).unwrap_or(true)
+}
+
+/// Sets whether sessions of a client go through the core loop. Those of others stay as they are.
+pub fn set_core(state: &Path, client: Client, is_on: bool) -> Result<(), Failure> {
+    if client != Client::Claude {
+        return Ok(());
+    }
     let path = state.join(FILE);
     let result = if is_on {
         atomic::write(&path, format!("{CORE}\n").as_bytes())

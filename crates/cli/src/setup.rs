@@ -42,6 +42,7 @@ use crate::progress::ProgressPrinter;
 use crate::project::{Access, Project};
 use crate::readiness;
 use crate::run_policy::{RunPolicy, subagents_of};
+use crate::scratch;
 use crate::telemetry::{Collector, ExportQueue, RunExporter};
 use crate::tool_definitions;
 use crate::user_config::UserConfig;
@@ -317,7 +318,9 @@ impl RunSetup {
         match access {
             Access::Act => {
                 project.require_trust(&files)?;
-                windlass_workspace::sweep_index_folders();
+                windlass_workspace::sweep_temporary_folders();
+                // Later it would fail in the middle of the work.
+                scratch::require_temporary_folder()?;
             }
             // Nothing is sent or written where an untrusted repository says.
             Access::Look | Access::Read if project.require_trust(&files).is_err() => {

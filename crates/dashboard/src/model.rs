@@ -340,10 +340,7 @@ fn task_of(task: &Value) -> String {
 
 impl HoldItem {
     fn of(hold: &Hold) -> Self {
-        let votes = |decision| {
-            let count = hold.votes.iter().filter(|(vote, _)| vote.decision == decision).count();
-            u32::try_from(count).unwrap_or(u32::MAX)
-        };
+        let votes = |decision| u32::try_from(hold.count(decision)).unwrap_or(u32::MAX);
         Self {
             trigger: hold.held.trigger.as_str().to_owned(),
             why: why(hold.held.trigger).to_owned(),

@@ -63,8 +63,8 @@ fn senders(access: &Access) -> Vec<Sender> {
         let shown = windlass_kernel::Digest::of(b"shown");
         let scope = Scope::Hold { project: "p".to_owned(), run: "r".to_owned(), shown };
         let link = access.link(name, scope, now(), 600_000).unwrap();
-        let (cookie, scope) = access.enter(link.text(), now()).unwrap().unwrap();
-        let cookie = format!("{}={}", cookie_name(access, &scope), cookie.text());
+        let entered = access.enter(link.text(), &[], now()).unwrap().unwrap();
+        let cookie = format!("{}={}", cookie_name(access, &entered.scope), entered.cookie.text());
         let header = Some((header::COOKIE, cookie));
         all.push(Sender { name, header, role: Some(role), is_by_link: true });
     }

@@ -69,8 +69,8 @@ impl Engine {
             return Err(EngineError::NoCheckpoint { what });
         };
         {
-            let _lock = self.wait_for_lock("worktrees")?;
-            self.repository.add_phase_worktree(&folder, base)?;
+            let lock = self.wait_for_lock("worktrees")?;
+            self.repository.add_phase_worktree(&folder, base, lock.file())?;
         }
         // Other files can only come from an interrupted call of this function.
         self.fill_branch(run, phase, attempt, &folder, &recorded_tree(fork)?, "fork")?;
@@ -259,8 +259,8 @@ impl Engine {
         let ready = self.settings.state.join(format!("{path}.ready"));
         // If this fails, the work tree is created again when it is needed.
         drop(std::fs::remove_file(ready));
-        let _lock = self.wait_for_lock("worktrees")?;
-        self.repository.remove_phase_worktree(&self.settings.state.join(path))?;
+        let lock = self.wait_for_lock("worktrees")?;
+        self.repository.remove_phase_worktree(&self.settings.state.join(path), lock.file())?;
         // What stays is swept with the next one.
         drop(self.checkpointer()?.store().sweep_workspaces());
         Ok(())

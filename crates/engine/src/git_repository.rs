@@ -1,13 +1,14 @@
 //! The repository of a project through the git program.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use windlass_kernel::run::{Base, Change, Commit, Run};
 use windlass_kernel::{Code, Digest, Timestamp};
 use windlass_text::patch;
 use windlass_workspace::{
-    CommitId, Git, GitCause, GitError, LineChange, OnChanges, PinnedPath, TreeId, Treeish,
-    WorktreeStatus, names_lost_object,
+    CommitId, Git, GitCause, GitError, LineChange, PinnedPath, TreeId, Treeish, WorktreeStatus,
+    names_lost_object,
 };
 
 use crate::error::{EngineError, listed, listed_of};
@@ -392,13 +393,18 @@ impl Repository for GitRepository {
         Ok(())
     }
 
-    fn add_phase_worktree(&self, folder: &Path, base: &Base) -> Result<(), EngineError> {
+    fn add_phase_worktree(
+        &self,
+        folder: &Path,
+        base: &Base,
+        lock: &File,
+    ) -> Result<(), EngineError> {
         let git = Git::new(&self.root);
-        Ok(git.worktree_add_detached(folder, &recorded_commit(&base.commit)?)?)
+        Ok(git.worktree_add_detached(folder, &recorded_commit(&base.commit)?, lock)?)
     }
 
-    fn remove_phase_worktree(&self, folder: &Path) -> Result<(), EngineError> {
+    fn remove_phase_worktree(&self, folder: &Path, lock: &File) -> Result<(), EngineError> {
         let git = Git::new(&self.root);
-        Ok(git.worktree_remove(folder, OnChanges::Discard)?)
+        Ok(git.worktree_remove_detached(folder, lock)?)
     }
 }

@@ -1,5 +1,6 @@
 //! The repository operations that runs need.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use windlass_kernel::Timestamp;
@@ -158,17 +159,23 @@ pub trait Repository: Send + Sync {
     /// [`EngineError::Requirement`] if git fails.
     fn make_worktree(&self, folder: &Path, branch: &str, base: &Base) -> Result<(), EngineError>;
 
-    /// Adds a work tree for one phase, on no branch; a complete one is not changed.
+    /// Adds a work tree for one phase, on no branch; a complete one is not changed. The programs that it starts hold the
+    /// lock, too, until they have ended.
     ///
     /// # Errors
     /// [`EngineError`] if it cannot be added.
-    fn add_phase_worktree(&self, folder: &Path, base: &Base) -> Result<(), EngineError>;
+    fn add_phase_worktree(
+        &self,
+        folder: &Path,
+        base: &Base,
+        lock: &File,
+    ) -> Result<(), EngineError>;
 
-    /// Removes the work tree of a phase; one that does not exist is no error.
+    /// Removes the work tree of a phase, with the lock as above; one that does not exist is no error.
     ///
     /// # Errors
     /// [`EngineError::Requirement`] if git fails.
-    fn remove_phase_worktree(&self, folder: &Path) -> Result<(), EngineError>;
+    fn remove_phase_worktree(&self, folder: &Path, lock: &File) -> Result<(), EngineError>;
 }
 
 /// Asks for the pinned files of a program.

@@ -81,6 +81,11 @@ impl Lock {
     pub(crate) const fn new(file: File) -> Self {
         Self { file }
     }
+
+    /// The file.
+    pub(crate) const fn file(&self) -> &File {
+        &self.file
+    }
 }
 
 impl Drop for Lock {

@@ -8,6 +8,9 @@
 //! The file has [`SLOTS`] slots, and a position is written to the slot of its number, so that a process that
 //! is late does not overwrite what a faster one has written since; the greatest position counts. Each slot
 //! has a checksum; one that is empty or torn says nothing.
+//!
+//! A store may have a second such file elsewhere, its *witness*: what is replaced or removed together with the database
+//! and its head file is noticed by it.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt as _;
@@ -79,17 +82,39 @@ pub fn read(path: &Path) -> Result<Option<Head>, StoreError> {
     }
 }
 
-/// An open head file.
+/// The open head file of a store, and its witness, if it has one.
 #[derive(Debug)]
 pub struct HeadFile {
+    own: Slots,
+    witness: Option<Slots>,
+}
+
+impl HeadFile {
+    /// The files of a store.
+    pub const fn new(own: Slots, witness: Option<Slots>) -> Self {
+        Self { own, witness }
+    }
+
+    /// Writes the position of the store after a commit, if it has grown. This may fail: then the file is
+    /// behind the store, as after a power failure.
+    pub fn write(&mut self, position: i64, wal_pages: u32) {
+        for slots in [Some(&mut self.own), self.witness.as_mut()].into_iter().flatten() {
+            slots.write(position, wal_pages);
+        }
+    }
+}
+
+/// One open file of positions.
+#[derive(Debug)]
+pub struct Slots {
     file: File,
     store: i64,
     /// The position that this process has written last.
     written: i64,
 }
 
-impl HeadFile {
-    /// Opens the head file of a store, or creates it, and writes the present position unless it is there.
+impl Slots {
+    /// Opens the file, or creates it, and writes the present position unless it is there.
     pub fn open(path: &Path, found: Option<Head>, present: Head) -> Result<Self, StoreError> {
         let operation = "open its head file";
         let file =
@@ -105,9 +130,7 @@ impl HeadFile {
         Ok(head)
     }
 
-    /// Writes the position of the store after a commit, if it has grown. This may fail: then the file is
-    /// behind the store, as after a power failure.
-    pub fn write(&mut self, position: i64, wal_pages: u32) {
+    fn write(&mut self, position: i64, wal_pages: u32) {
         if position <= self.written {
             return;
         }

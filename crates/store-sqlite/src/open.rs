@@ -10,7 +10,7 @@ use rustix::io::Errno;
 use windlass_store::StoreError;
 
 use crate::files::{DatabaseFiles, KnownFile};
-use crate::head_file::{self, Head, HeadFile};
+use crate::head_file::{self, Head, HeadFile, Slots};
 use crate::liveness::random_id;
 use crate::progress::Progress;
 use crate::sql::{Context as _, query_value};
@@ -96,10 +96,11 @@ pub struct Opened {
 }
 
 /// Opens a database and its head file, or creates them where there is no database.
-pub fn open(path: &Path, settings: Settings) -> Result<Opened, StoreError> {
+pub fn open(path: &Path, settings: Settings, witness: Option<&Path>) -> Result<Opened, StoreError> {
     // Before the database: what others commit meanwhile is in the database, and not in what was read.
     let head_path = head_file::path_of(path);
     let head = head_file::read(&head_path)?;
+    let seen = witness.map(head_file::read).transpose()?.flatten();
     // SQLite treats a file that is too short as an empty one, and would overwrite it.
     let bytes = std::fs::metadata(path).map_or(0, |meta| meta.len());
     if path.is_file() && (1..DATABASE_BYTES_MIN).contains(&bytes) {
@@ -110,39 +111,49 @@ pub fn open(path: &Path, settings: Settings) -> Result<Opened, StoreError> {
     if is_write_protected(path) {
         return Err(StoreError::ReadOnly { operation: "open its file" });
     }
-    if let (0, Some(head)) = (bytes, &head) {
-        return Err(truncated(head, 0));
+    if let (0, Some(head)) = (bytes, head.or(seen)) {
+        return Err(truncated(&head, 0));
     }
     let before = KnownFile::at("database", path.to_owned()).ok();
     let mut connection = open_database(path, settings).map_err(|error| explain(path, error))?;
-    let present = check_position(&connection, head)?;
+    let present = check_position(&connection, head, seen)?;
     // Not before it is known that nothing is missing: what was written before must not be overwritten.
     complete_schema(&mut connection)?;
     let files = DatabaseFiles::new(path, before)?;
-    let file = HeadFile::open(&head_path, head, present)?;
+    let own = Slots::open(&head_path, head, present)?;
+    let second = witness.map(|witness| Slots::open(witness, seen, present)).transpose()?;
+    let file = HeadFile::new(own, second);
     if head.is_some_and(|head| head.wal_pages >= settings.wal_pages) {
         fold(&connection);
     }
     Ok(Opened { connection, head: file, wal_pages: present.wal_pages, files })
 }
 
-/// Compares the position of a store with that of its head file.
-fn check_position(connection: &Connection, head: Option<Head>) -> Result<Head, StoreError> {
+/// Compares the position of a store with that of its head file, and with what its witness has seen.
+fn check_position(
+    connection: &Connection,
+    head: Option<Head>,
+    seen: Option<Head>,
+) -> Result<Head, StoreError> {
     let snapshot = connection.unchecked_transaction().context("read its position")?;
     let progress = Progress::load(&snapshot)?;
     let position = progress.position(&snapshot)?;
     snapshot.commit().context("read its position")?;
-    match head {
-        Some(head) if head.store != progress.store => {
-            let reason = "its head file belongs to another journal".to_owned();
-            Err(StoreError::Truncated { reason })
-        }
-        Some(head) if head.position > position => Err(truncated(&head, position)),
-        head => {
-            let wal_pages = head.map_or(0, |head| head.wal_pages);
-            Ok(Head { position, wal_pages, store: progress.store })
+    let others = [
+        (head, "its head file belongs to another journal"),
+        (seen, "it is not the journal that was here before"),
+    ];
+    for (known, reason) in others {
+        match known {
+            Some(known) if known.store != progress.store => {
+                return Err(StoreError::Truncated { reason: reason.to_owned() });
+            }
+            Some(known) if known.position > position => return Err(truncated(&known, position)),
+            Some(_) | None => {}
         }
     }
+    let wal_pages = head.map_or(0, |head| head.wal_pages);
+    Ok(Head { position, wal_pages, store: progress.store })
 }
 
 fn truncated(head: &Head, found: i64) -> StoreError {
@@ -388,7 +399,7 @@ mod tests {
         let path = folder.path().join("windlass.db");
         let busy_timeout = Duration::from_millis(1_234);
         let settings = Settings { busy_timeout, ..Settings::default() };
-        let writing = open(&path, settings).unwrap().connection;
+        let writing = open(&path, settings, None).unwrap().connection;
         let reading = connect(&path, settings, Missing::Fails).unwrap();
         for connection in [writing, reading] {
             let text = |name: &str| -> String {

@@ -66,7 +66,28 @@ impl SqliteStore {
     /// # Errors
     /// [`StoreError`] if the file cannot be opened, is not a store, or has another format.
     pub fn open(path: &Path, settings: Settings) -> Result<Self, StoreError> {
-        let Opened { connection, head, wal_pages, files } = open::open(path, settings)?;
+        Self::open_with(path, settings, None)
+    }
+
+    /// Opens the store as [`Self::open`] does, unless it is behind what the file `witness` says it was, which lies
+    /// elsewhere and grows with it. The file is created if it does not exist.
+    ///
+    /// # Errors
+    /// [`StoreError`] as above; [`StoreError::Truncated`] if it is behind, or another store.
+    pub fn open_witnessed(
+        path: &Path,
+        settings: Settings,
+        witness: &Path,
+    ) -> Result<Self, StoreError> {
+        Self::open_with(path, settings, Some(witness))
+    }
+
+    fn open_with(
+        path: &Path,
+        settings: Settings,
+        witness: Option<&Path>,
+    ) -> Result<Self, StoreError> {
+        let Opened { connection, head, wal_pages, files } = open::open(path, settings, witness)?;
         let mut locks = path.as_os_str().to_owned();
         locks.push(".locks");
         let liveness = Liveness::register(Path::new(&locks))?;

@@ -1,5 +1,6 @@
 //! What engines of tests are put together from.
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -137,12 +138,12 @@ impl Repository for FakeRepository {
         Ok(())
     }
 
-    fn add_phase_worktree(&self, folder: &Path, _: &Base) -> Result<(), EngineError> {
+    fn add_phase_worktree(&self, folder: &Path, _: &Base, _: &File) -> Result<(), EngineError> {
         let what = format!("no work tree can be made at `{}`", folder.display());
         Err(EngineError::NoCheckpoint { what })
     }
 
-    fn remove_phase_worktree(&self, _: &Path) -> Result<(), EngineError> {
+    fn remove_phase_worktree(&self, _: &Path, _: &File) -> Result<(), EngineError> {
         Ok(())
     }
 }

@@ -9,6 +9,7 @@ mod copy;
 mod git;
 mod hidden_files;
 mod snapshot;
+mod temporary_folder;
 mod walk;
 
 pub use blobs::{
@@ -22,8 +23,7 @@ pub use git::{
     OnChanges, PinnedKind, PinnedPath, Pushed, REMOVED, Rebased, RefUpdate, SYSTEM_FOLDERS,
     Signature, TakeOverError, TakenOver, TreeId, Treeish, Upstream, Worktree, WorktreeStatus,
     check_pinned_place, configure_git, find_helper, keep_indexes_in, names_lost_object,
-    require_pinned_unchanged, sweep_index_folders, take_over, take_over_in_steps, tips,
-    while_objects_vanish,
+    require_pinned_unchanged, take_over, take_over_in_steps, tips, while_objects_vanish,
 };
 pub use hidden_files::{HiddenFiles, is_secret_file, remember_hidden_in, telling_folder};
 pub use snapshot::{
@@ -32,4 +32,5 @@ pub use snapshot::{
     SnapshotFiles, SnapshotLock, Snapshots, TextDiff, WorkspaceChange, die_after, is_in_the_way,
     unpack_files,
 };
+pub use temporary_folder::{TemporaryFolder, TemporaryUse, sweep_folders, sweep_temporary_folders};
 pub use walk::{WalkError, WalkedFile, is_private, walk_files};

@@ -246,7 +246,7 @@ fn store_branches(
 fn drop_branches(project: &Project, run_id: &str, branches: &[LeftBranch]) -> Result<(), Failure> {
     for branch in branches {
         Git::new(&project.root)
-            .worktree_remove(&branch.folder, OnChanges::Discard)
+            .worktree_remove(&branch.folder, OnChanges::DiscardFolder)
             .map_err(|error| Failure::of(error.code(), &error))?;
     }
     let start = format!("{run_id}.");

@@ -11,7 +11,7 @@ use windlass_kernel::{Code, RiskLevel, State};
 use windlass_policy::{Connector, Server};
 use windlass_runtime::PolicySupervisor;
 use windlass_store::{Store, TraceFilter};
-use windlass_workspace::find_helper;
+use windlass_workspace::{TemporaryFolder, TemporaryUse, find_helper};
 
 use crate::args::Doctor;
 use crate::failure::{CommandResult, Failure};
@@ -312,7 +312,7 @@ fn compare(server: &Server, description: &ServerDescription, findings: &mut Find
 /// Makes a real cell and runs a program in it.
 fn check_sandbox(user: &UserConfig, findings: &mut Findings) {
     let name = "sandbox";
-    let tried = tempfile::tempdir()
+    let tried = TemporaryFolder::new(TemporaryUse::Doctor)
         .map_err(|error| format!("there is no temporary folder: {error}"))
         .and_then(|folder| {
             let sandbox = user.sandbox(folder.path()).map_err(|failure| failure.summary())?;

@@ -5,6 +5,7 @@ mod place;
 mod show;
 mod trusting;
 
+use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use windlass_hooks::{
@@ -23,7 +24,7 @@ use crate::commands::confirm;
 use crate::core_session::agents;
 use crate::failure::{CommandResult, Failure};
 use crate::installed::{self, Installation, InstalledFile};
-use crate::output::Output;
+use crate::output::{Output, sanitize};
 use crate::session_loop;
 
 /// What becomes of a file of a client.
@@ -33,12 +34,18 @@ struct Change {
     after: Option<Vec<u8>>,
     /// The folders that are made for it, outermost first.
     folders: Vec<PathBuf>,
+    /// Whether ours is taken out of it.
+    is_removal: bool,
 }
 
 impl Change {
     fn new(file: ClientFile, after: Option<Vec<u8>>) -> Self {
         let folders = if after.is_some() { file.missing_folders() } else { Vec::new() };
-        Self { file, after, folders }
+        Self { file, after, folders, is_removal: false }
+    }
+
+    fn removal(file: ClientFile, after: Option<Vec<u8>>) -> Self {
+        Self { is_removal: true, ..Self::new(file, after) }
     }
 
     fn is_none(&self) -> bool {
@@ -46,10 +53,22 @@ impl Change {
     }
 }
 
+/// Tells what becomes of the core loop, which nobody may lose in silence.
+fn tell_loop(place: &Place, has_core: bool, output: &Output) {
+    if session_loop::is_core_of(&place.state, place.client) && !has_core {
+        let (client, scope) = (place.client.as_str(), place.scope.as_str());
+        output.note(&format!(
+            "sessions no longer go through the core loop; `windlass install {client} --{scope} --loop core` switches it \
+             on again"
+        ));
+    }
+}
+
 /// Adds our hooks to a client's settings.
 pub fn install(named: Option<&Path>, options: &Install, output: &Output) -> CommandResult {
     let place = Place::find(named, options)?;
     let _lock = installed::lock(&place.state)?;
+    let mut clients = Some(installed::lock_clients()?);
     place.require_once()?;
     let old = installed::read(&place.state, place.client, place.scope)?;
     let (path, content) = place.hook_file()?;
@@ -59,7 +78,7 @@ pub fn install(named: Option<&Path>, options: &Install, output: &Output) -> Comm
         scope: place.scope,
         binary: place.binary.as_str().to_owned(),
         files: Vec::new(),
-        folders: old.as_ref().map(|old| old.folders.clone()).unwrap_or_default(),
+        folders: old.iter().flat_map(|old| moved_folders(old, &path)).collect(),
     };
     let hooks = place.read(&path)?;
     let mut changes = vec![add(&mut record, old.as_ref(), hooks, &content, None)?];
@@ -89,10 +108,12 @@ pub fn install(named: Option<&Path>, options: &Install, output: &Output) -> Comm
         changes.extend(without_agents(&place, &record, old.as_ref())?);
     }
     place.warn(output);
+    let has_core = is_core || place.has_other_core()?;
+    tell_loop(&place, has_core, output);
     if changes.iter().all(Change::is_none) {
         if !options.dry_run {
             installed::write(&place.state, &record)?;
-            session_loop::set_core(&place.state, is_core)?;
+            session_loop::set_core(&place.state, place.client, has_core)?;
         }
         let said = "nothing to change: the hooks are there";
         return say(&place, &changes, trust.as_ref(), said, output);
@@ -100,13 +121,13 @@ pub fn install(named: Option<&Path>, options: &Install, output: &Output) -> Comm
     if let Some(trust) = trust.as_ref().filter(|_| !output.json) {
         trust.announce(output);
     }
-    if !agreed(&place, &changes, options, "Install these hooks?", output)? {
+    if !agreed(&place, &changes, options, "Install these hooks?", &mut clients, output)? {
         return Ok(u8::from(!options.dry_run));
     }
     with_undo(&place, old.as_ref(), &mut changes, |changes| {
         installed::write(&place.state, &record)?;
         put(changes)?;
-        session_loop::set_core(&place.state, is_core)?;
+        session_loop::set_core(&place.state, place.client, has_core)?;
         let Some(trust) = trust.as_mut() else { return Ok(()) };
         if let Some(change) = trust.add(&mut record, old.as_ref())? {
             installed::write(&place.state, &record)?;
@@ -186,17 +207,21 @@ fn core_agents(
     let mut changes = Vec::new();
     for (path, text) in texts {
         let file = place.read(&path)?;
-        let known = old.and_then(|old| old.whole(&path));
+        let known = old.and_then(|old| old.whole(&path, &settings));
         // One that was installed before and not changed since is replaced.
         let is_ours =
             known.is_some_and(|known| file.bytes.as_deref() == Some(known.installed.as_bytes()));
-        let before = if is_ours { None } else { file.bytes.as_deref() };
-        let after = installed_bytes(&Content::Whole(text.clone()), before)
+        let now = if is_ours { None } else { file.bytes.as_deref() };
+        let after = installed_bytes(&Content::Whole(text.clone()), now)
             .map_err(|error| refused(&file.path, record.client, &error))?;
-        let was_there = known.is_none() && file.bytes.is_some();
+        // What was there before the first installation is given back after the last one.
+        let before = match known {
+            Some(known) => known.before.clone(),
+            None => file.bytes.as_ref().map(|_| text.clone()),
+        };
         record.files.push(InstalledFile {
             path: file.path.clone(),
-            before: was_there.then(|| text.clone()),
+            before,
             installed: text,
             trust: None,
             whole: true,
@@ -219,7 +244,10 @@ fn without_agents(
     old: Option<&Installation>,
 ) -> Result<Vec<Change>, Failure> {
     let Some(old) = old else { return Ok(Vec::new()) };
-    let unwanted = old.files.iter().filter(|file| file.whole && record.whole(&file.path).is_none());
+    let (hooks, _) = place.hook_file()?;
+    let is_wanted = |path: &Path| record.whole(path, &hooks).is_some();
+    let whole = old.files.iter().filter(|file| file.whole);
+    let unwanted = whole.filter(|file| !is_wanted(&old.moved(&file.path, &hooks)));
     unwanted.map(|file| removal(place, old, file)).collect()
 }
 
@@ -227,6 +255,7 @@ fn without_agents(
 pub fn uninstall(named: Option<&Path>, options: &Install, output: &Output) -> CommandResult {
     let place = Place::find(named, options)?;
     let _lock = installed::lock(&place.state)?;
+    let mut clients = Some(installed::lock_clients()?);
     let old = installed::read(&place.state, place.client, place.scope)?;
     let mut changes = match &old {
         Some(old) => {
@@ -236,18 +265,21 @@ pub fn uninstall(named: Option<&Path>, options: &Install, output: &Output) -> Co
         }
         None => vec![removal_without_record(&place)?],
     };
+    let has_core = place.has_other_core()?;
+    tell_loop(&place, has_core, output);
     if changes.iter().all(Change::is_none) {
         if !options.dry_run {
+            session_loop::set_core(&place.state, place.client, has_core)?;
             forget(&place, old.as_ref())?;
         }
         let said = "nothing to change: there are no hooks of ours";
         return say(&place, &changes, None, said, output);
     }
-    if !agreed(&place, &changes, options, "Take these hooks out?", output)? {
+    if !agreed(&place, &changes, options, "Take these hooks out?", &mut clients, output)? {
         return Ok(u8::from(!options.dry_run));
     }
     with_undo(&place, old.as_ref(), &mut changes, |changes| put(changes))?;
-    session_loop::set_core(&place.state, false)?;
+    session_loop::set_core(&place.state, place.client, has_core)?;
     forget(&place, old.as_ref())?;
     let said = format!("taken out: {} no longer asks Windlass", place.client.as_str());
     say(&place, &changes, None, &said, output)
@@ -259,6 +291,7 @@ fn agreed(
     changes: &[Change],
     options: &Install,
     question: &str,
+    clients: &mut Option<File>,
     output: &Output,
 ) -> Result<bool, Failure> {
     if output.json && options.dry_run {
@@ -269,9 +302,14 @@ fn agreed(
     if options.dry_run {
         return Ok(false);
     }
-    if !options.yes && !confirm(question, "--yes", output)? {
-        output.note("nothing was changed");
-        return Ok(false);
+    if !options.yes {
+        // Nobody else waits for the answer.
+        drop(clients.take());
+        if !confirm(question, "--yes", output)? {
+            output.note("nothing was changed");
+            return Ok(false);
+        }
+        *clients = Some(installed::lock_clients()?);
     }
     // What was shown is what is changed.
     changes.iter().try_for_each(|change| change.file.require_unchanged())?;
@@ -290,8 +328,17 @@ fn say(
         output.value(&describe(place, changes, true))?;
     } else {
         output.line(said);
-        for change in changes {
+        let (kept, changed): (Vec<_>, Vec<_>) = changes.iter().partition(|change| change.is_none());
+        // If nothing changed, these are the files that were looked at.
+        let named = if changed.is_empty() { &kept } else { &changed };
+        for change in named {
             output.line(&format!("  {}", change.file.path.display()));
+        }
+        for change in kept.iter().filter(|change| {
+            !changed.is_empty() && change.is_removal && change.file.bytes.is_some()
+        }) {
+            let path = sanitize(&change.file.path.display().to_string());
+            output.note(&format!("left as it is, since it was changed: {path}"));
         }
     }
     trust.map_or(Ok(()), Trusting::require_program)?;
@@ -328,11 +375,18 @@ fn with_undo(
 
 /// Removes the record of an installation, and the folders that were made for it if they are empty.
 fn forget(place: &Place, old: Option<&Installation>) -> Result<(), Failure> {
-    for folder in old.iter().flat_map(|old| old.folders.iter().rev()) {
+    let (hooks, _) = place.hook_file()?;
+    let mut folders: Vec<PathBuf> = old.iter().flat_map(|old| moved_folders(old, &hooks)).collect();
+    while let Some(folder) = folders.pop() {
         // One with files of others stays.
         drop(std::fs::remove_dir(folder));
     }
     installed::remove(&place.state, place.client, place.scope)
+}
+
+/// The folders that were made for an installation, where they are now.
+fn moved_folders(old: &Installation, hooks: &Path) -> Vec<PathBuf> {
+    old.folders.iter().map(|folder| old.moved(folder, hooks)).collect()
 }
 
 /// Fails if the hooks were installed into another file, because a variable names another folder of the client now.
@@ -395,12 +449,12 @@ fn left(removal: Removal, now: &[u8]) -> Option<Vec<u8>> {
 
 fn removal(place: &Place, old: &Installation, recorded: &InstalledFile) -> Result<Change, Failure> {
     let file = match (&recorded.trust, place.scope) {
-        _ if recorded.whole => place.read(&recorded.path)?,
+        _ if recorded.whole => place.read(&old.moved(&recorded.path, &place.hook_file()?.0))?,
         (None, Scope::Project) => place.read(&place.hook_file()?.0)?,
         (Some(_), _) | (None, Scope::User) => ClientFile::read(&recorded.path, None)?,
     };
     let after = without_ours(old, recorded, &file)?;
-    Ok(Change::new(file, after))
+    Ok(Change::removal(file, after))
 }
 
 /// Takes out hooks that another project or an older state installed.

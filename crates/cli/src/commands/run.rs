@@ -10,7 +10,7 @@ use windlass_engine::executors::{AGENTS_OPTION, ANSWERS_OPTION, INSTRUCTIONS_OPT
 use windlass_engine::{Engine, HoldQueue, NewRun};
 use windlass_formats::{CheckpointId, TaskInput, TaskSpec, detect_task};
 use windlass_journal::{RunFilter, Runs};
-use windlass_kernel::run::plan::Plan;
+use windlass_kernel::run::plan::{Doer, Plan};
 use windlass_kernel::run::{Run, checkpoint_name};
 use windlass_kernel::{Code, Digest, TraceId, is_git_name};
 use windlass_runtime::{Clock as _, SystemClock};
@@ -23,6 +23,7 @@ use crate::failure::{CommandResult, Failure, exit_of};
 use crate::input::{self, unreadable};
 use crate::missions;
 use crate::output::{Output, sanitize};
+use crate::people::{AccountPeople, unreachable_quorums};
 use crate::project::{Access, Project};
 use crate::readiness::{Clients, require_programs, require_tools};
 use crate::run_policy::with_subagents;
@@ -193,6 +194,7 @@ pub fn start(
     let options = recorded_options(setup, answers, more)?;
     require_programs(&plan)?;
     require_tools(&plan, &setup.tools)?;
+    tell_unreachable(&plan, output)?;
     let agents: Vec<String> = plan.agents().map(str::to_owned).collect();
     let chosen = if answers.is_some() { Value::Null } else { options.clone() };
     let new_setup = setup.config.worktree.new_setup();
@@ -206,6 +208,16 @@ pub fn start(
         require_runners(setup, agents.clone(), &chosen, output).map_err(Failure::into_engine_error)
     });
     started.map_err(|error| left_by_earlier(Failure::from(error), setup))
+}
+
+/// Tells at the start which approvals of a loop can never be reached.
+fn tell_unreachable(plan: &Plan, output: &Output) -> Result<(), Failure> {
+    if !plan.phases.iter().any(|phase| matches!(phase.doer, Doer::Consensus { .. })) {
+        return Ok(());
+    }
+    let people = AccountPeople::open()?.store().all()?;
+    unreachable_quorums(plan, &people).iter().for_each(|told| output.note(&sanitize(told)));
+    Ok(())
 }
 
 /// Fails unless somebody can run each of these agents, and those that they may start.

@@ -391,7 +391,7 @@ pub fn print_conflict(project: &Project, run: &Run, output: &Output) {
 
 /// How many people have decided a hold in this way.
 pub fn votes(hold: &Hold, decision: VoteDecision) -> usize {
-    hold.votes.iter().filter(|(vote, _)| vote.decision == decision).count()
+    hold.count(decision)
 }
 
 /// The exit code for a run's state.

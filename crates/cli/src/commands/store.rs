@@ -6,11 +6,12 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
-use tempfile::{TempDir, TempPath};
+use tempfile::TempPath;
 use windlass_journal::verify_store;
 use windlass_kernel::Code;
 use windlass_runtime::{Clock as _, SystemClock};
 use windlass_store_sqlite::{SqliteStore, seal_copy};
+use windlass_workspace::{TemporaryFolder, sweep_folders};
 
 use crate::args::StoreCommand;
 use crate::commands::verify::count;
@@ -19,6 +20,9 @@ use crate::failure::{CommandResult, Failure};
 use crate::output::{Output, sanitize};
 use crate::project::{DATABASE, Project};
 use crate::state::StateRoot;
+
+/// The beginning of the names of folders in which backups are made.
+const DRAFT: &str = ".windlass-backup-";
 
 /// Runs a subcommand of `store`.
 pub fn run(named: Option<&Path>, command: &StoreCommand, output: &Output) -> CommandResult {
@@ -36,8 +40,8 @@ fn backup(project: &Project, target: &Path, output: &Output) -> CommandResult {
     let store = project.store_to_read(&config)?;
     let folder = folder_of(&file);
     // Beside the new file, so that the copy can be renamed; only its owner can read it.
-    let work =
-        TempDir::with_prefix_in(".windlass-backup-", folder).map_err(|error| unwritable(&error))?;
+    sweep_folders(folder, DRAFT);
+    let work = TemporaryFolder::new_in(folder, DRAFT).map_err(|error| unwritable(&error))?;
     let copy = work.path().join(DATABASE);
     store.copy_to(&copy)?;
     let copied = SqliteStore::open(&copy, config.store())?;

@@ -6,7 +6,7 @@ use std::io::{Read as _, Seek as _, Write as _};
 use std::os::unix::fs::MetadataExt as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command as Process, Stdio};
+use std::process::{Child, Command as Process, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -33,6 +33,10 @@ const FIRST_LOOK: Duration = Duration::from_secs(2);
 const RECORD_LOOK: Duration = Duration::from_millis(20);
 /// How often it is looked whether a journal that could not be read is mended.
 const MENDED_LOOK: Duration = Duration::from_millis(500);
+/// The exit code of a command whose work waits for a person.
+const EXIT_ON_HOLD: i32 = 4;
+/// The greatest exit code that says how work ended; those above are a fault of ours, a panic or a signal.
+const EXIT_MAX: i32 = 5;
 /// The most of a command's output that is read.
 const OUTPUT_BYTES_MAX: u64 = 32 << 20;
 
@@ -142,9 +146,9 @@ struct StartedCommand {
 }
 
 impl StartedCommand {
-    /// The result of a command that has ended.
-    fn result(mut self) -> Result<(), Problem> {
-        Problem::printed(&text_of(&mut self.errors)?).map_or(Ok(()), Err)
+    /// The result of a command that has ended in this way.
+    fn result(mut self, status: ExitStatus) -> Result<(), Problem> {
+        judge(status, &text_of(&mut self.errors)?, Output::Elsewhere)
     }
 
     /// Lets it go on. Nobody waits for it any more, but its end must be noted by its parent.
@@ -258,15 +262,14 @@ impl Served for ServedProject {
             // A command that does not read it has ended with an error, which is told below.
             drop(stdin.write_all(input.as_bytes()));
         }
-        let Some(_) = wait(&mut child, TIME_MAX)? else {
+        let Some(status) = wait(&mut child, TIME_MAX)? else {
             drop(child.kill());
             drop(child.wait());
             return Err(Problem::new(Code::Internal, "the command took too long"));
         };
-        if let Some(problem) = Problem::printed(&text_of(&mut errors)?) {
-            return Err(problem);
-        }
         let text = text_of(&mut output)?;
+        let printed = if text.trim().is_empty() { Output::Nothing } else { Output::Something };
+        judge(status, &text_of(&mut errors)?, printed)?;
         // Some commands print a document for each line.
         let lines = || text.lines().map(serde_json::from_str).collect::<Result<Vec<Value>, _>>();
         let value = serde_json::from_str(&text).or_else(|_| lines().map(Value::Array));
@@ -275,10 +278,9 @@ impl Served for ServedProject {
 
     fn start(&self, command: Command) -> Result<(), Problem> {
         let mut started = self.spawn(&command)?;
-        if wait(&mut started.child, FIRST_LOOK)?.is_some() {
-            started.result()
-        } else {
-            started.leave()
+        match wait(&mut started.child, FIRST_LOOK)? {
+            Some(status) => started.result(status),
+            None => started.leave(),
         }
     }
 
@@ -291,12 +293,12 @@ impl Served for ServedProject {
         let mut started = self.spawn(&command)?;
         let began = Instant::now();
         loop {
-            let has_ended = wait(&mut started.child, RECORD_LOOK)?.is_some();
+            let ended = wait(&mut started.child, RECORD_LOOK)?;
             if is_recorded(store.as_ref(), trace)? {
                 return started.leave().map(|()| true);
             }
-            if has_ended {
-                return started.result().map(|()| false);
+            if let Some(status) = ended {
+                return started.result(status).map(|()| false);
             }
             if began.elapsed() > FIRST_LOOK {
                 return started.leave().map(|()| false);
@@ -318,8 +320,38 @@ fn unstartable(error: &std::io::Error) -> Problem {
     Problem::new(Code::Internal, format!("the command cannot be started: {error}"))
 }
 
+/// What a command has printed besides errors.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Output {
+    /// It was not kept.
+    Elsewhere,
+    /// Nothing.
+    Nothing,
+    /// Something.
+    Something,
+}
+
+/// Fails unless a command has ended as one does that was done: by itself, and, if not with success, with a word about
+/// the reason. What was killed may have recorded anything or nothing.
+fn judge(status: ExitStatus, errors: &str, output: Output) -> Result<(), Problem> {
+    if let Some(problem) = Problem::printed(errors) {
+        return Err(problem);
+    }
+    let is_explained = match (status.code(), output) {
+        (Some(0 | EXIT_ON_HOLD), _) => true,
+        (Some(code), Output::Something | Output::Elsewhere) => code <= EXIT_MAX,
+        (Some(_), Output::Nothing) | (None, _) => false,
+    };
+    if is_explained {
+        return Ok(());
+    }
+    let message = format!("the command {} and told nothing", windlass_cell::describe_exit(status));
+    Err(Problem::new(Code::Internal, message)
+        .hint("look whether it was done before you do it again: it may have been recorded"))
+}
+
 /// Waits for the end of a process; `None` if it goes on.
-fn wait(child: &mut Child, time: Duration) -> Result<Option<()>, Problem> {
+fn wait(child: &mut Child, time: Duration) -> Result<Option<ExitStatus>, Problem> {
     let started = Instant::now();
     let id = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let id = id.ok_or_else(|| Problem::new(Code::Internal, "the command has no process"))?;
@@ -327,7 +359,7 @@ fn wait(child: &mut Child, time: Duration) -> Result<Option<()>, Problem> {
     loop {
         let ended = child.try_wait().map_err(|error| unstartable(&error))?;
         if ended.is_some() {
-            return Ok(Some(()));
+            return Ok(ended);
         }
         let Some(left) = time.checked_sub(started.elapsed()).filter(|left| !left.is_zero()) else {
             return Ok(None);
@@ -346,4 +378,32 @@ fn text_of(file: &mut File) -> Result<String, Problem> {
     let read = file.rewind().and_then(|()| file.take(OUTPUT_BYTES_MAX).read_to_end(&mut bytes));
     read.map_err(|error| unstartable(&error))?;
     Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt as _;
+
+    use super::*;
+
+    #[test]
+    fn only_a_command_that_ended_by_itself_was_done() {
+        let exited = |code: i32| ExitStatus::from_raw(code << 8);
+        let killed = ExitStatus::from_raw(9);
+        let error = r#"{"error":{"code":"HOLD_STALE","message":"it is stale"}}"#;
+        for output in [Output::Nothing, Output::Something, Output::Elsewhere] {
+            assert!(judge(exited(0), "", output).is_ok());
+            assert!(judge(exited(4), "", output).is_ok());
+            assert_eq!(judge(exited(1), error, output).unwrap_err().code, "HOLD_STALE");
+            for status in [killed, ExitStatus::from_raw(15), exited(70), exited(101), exited(137)] {
+                let problem = judge(status, "warning: not an error\n", output).unwrap_err();
+                assert_eq!(problem.code, "INTERNAL", "{status}");
+                assert!(problem.status.is_server_error());
+            }
+        }
+        // Such as a journal that is corrupt, or a run that failed: told in the output, or in the journal.
+        assert!(judge(exited(5), "", Output::Something).is_ok());
+        assert!(judge(exited(1), "", Output::Elsewhere).is_ok());
+        assert!(judge(exited(1), "", Output::Nothing).is_err());
+    }
 }

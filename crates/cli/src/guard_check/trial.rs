@@ -14,7 +14,7 @@ use super::report::{Measured, Verdict};
 use super::{clients, stand_in};
 use crate::agents::ClientProgram;
 use crate::failure::Failure;
-use crate::scratch::{ScratchRepository, endpoint_like, start_model};
+use crate::scratch::{CheckLock, ScratchRepository, endpoint_like, start_model};
 
 /// How long a client may take.
 const TIMEOUT: Duration = Duration::from_secs(90);
@@ -36,11 +36,14 @@ pub struct Tried<'a> {
 
 impl Tried<'_> {
     /// Tries one case in a new repository; `Err` says why it shows nothing.
-    pub fn measure(&self, case: &'static Case) -> Result<Result<Measured, String>, Failure> {
+    pub fn measure(
+        &self,
+        case: &'static Case,
+        lock: &CheckLock,
+    ) -> Result<Result<Measured, String>, Failure> {
         let began = Instant::now();
-        let folder = tempfile::Builder::new().prefix("windlass-guards-").tempdir();
-        let folder = folder.map_err(|error| Failure::of(Code::FileUnwritable, &error))?;
-        let scratch = ScratchRepository::create(folder.path(), &self.settings())?;
+        let folder = lock.folder()?;
+        let scratch = ScratchRepository::create(&folder, &self.settings())?;
         let model = start_model(&clients::script(self.client, case, &scratch.root))?;
         let endpoint = endpoint_like(self.endpoint, &model);
         let start = clients::start(self.client, case, &scratch, &endpoint)?;

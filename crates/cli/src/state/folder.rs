@@ -22,6 +22,8 @@ const VARIABLE: &str = "WINDLASS_STATE";
 const RECORD: &str = "project.json";
 /// The maximum size of that record.
 const RECORD_BYTES_MAX: u64 = 64 << 10;
+/// The folder of what witnesses how far journals got, apart from their state folders.
+const WITNESSES: &str = ".heads";
 /// The name prefix of a state folder under construction or removal.
 const DRAFT: &str = ".draft-";
 /// The lock of changes to the set of state folders.
@@ -154,6 +156,20 @@ impl StateRoot {
         Ok(matching)
     }
 
+    /// The file that says how far the journal in a state folder got, whatever happens to the state folder.
+    pub fn witness_of(&self, state: &Path) -> Result<PathBuf, Failure> {
+        let path = self.witness(&state.file_name().unwrap_or_default().to_string_lossy());
+        let folder = path.parent().unwrap_or(&self.0);
+        match DirBuilder::new().mode(0o700).create(folder) {
+            Err(error) if !folder.is_dir() => Err(cannot_write(folder, &error)),
+            Ok(()) | Err(_) => Ok(path),
+        }
+    }
+
+    fn witness(&self, name: &str) -> PathBuf {
+        self.0.join(WITNESSES).join(format!("{name}.head"))
+    }
+
     /// Creates the state folder of a project: under a temporary name, then renamed.
     pub fn create(
         &self,
@@ -165,6 +181,8 @@ impl StateRoot {
         let folder_name = Path::new(&record.path).file_name().unwrap_or_default();
         let name = format!("{}-{}", plain_name(&folder_name.to_string_lossy()), record.id.short());
         let (draft, path) = (self.0.join(format!("{DRAFT}{name}")), self.0.join(&name));
+        // That of an earlier journal says nothing of a new one.
+        drop(std::fs::remove_file(self.witness(&name)));
         let made = DirBuilder::new().mode(0o700).create(&draft);
         let made = made.map_err(|error| cannot_write(&draft, &error)).and_then(|()| {
             StateFolder { path: draft.clone() }.write_record(record)?;
@@ -202,6 +220,7 @@ impl StateRoot {
             return Err(folder.is_used());
         }
         before(&draft);
+        drop(std::fs::remove_file(self.witness(&folder.name())));
         std::fs::remove_dir_all(&draft.path).map_err(fail)
     }
 

@@ -123,7 +123,15 @@ impl Served {
 
     /// Follows a link and returns the cookie.
     pub fn enter(&self, link: &str) -> String {
-        let reply = self.send("POST", link, &[], "").status(303);
+        self.enter_with(link, "")
+    }
+
+    /// Follows a link as a browser does that has these cookies, and returns the one that it gets.
+    pub fn enter_with(&self, link: &str, cookies: &str) -> String {
+        let origin = format!("http://{}", self.address);
+        let head = [("origin", origin.as_str()), ("cookie", cookies)];
+        let head = if cookies.is_empty() { &head[..1] } else { &head[..] };
+        let reply = self.send("POST", link, head, "").status(303);
         let cookie = reply.header("set-cookie").split(';').next().expect("a cookie");
         cookie.to_owned()
     }

@@ -93,6 +93,17 @@ impl AccessError {
     }
 }
 
+/// What a link was exchanged for.
+#[derive(Debug)]
+pub struct Entered {
+    /// The value of the cookie, which replaces that of its name.
+    pub cookie: Secret,
+    /// What the link is for.
+    pub scope: Scope,
+    /// When the last thing ends that the cookie is for.
+    pub until: Timestamp,
+}
+
 /// Who may use the dashboards of an account.
 #[derive(Clone, Debug)]
 pub struct Access {
@@ -242,16 +253,21 @@ impl Access {
         Ok(content.links.iter().any(|link| link.expires_at > now && is_same(&link.secret, &shown)))
     }
 
-    /// Uses a link up; returns the value of the cookie that it is exchanged for, and what it is for. `None` if there is no such link.
+    /// Uses a link up and exchanges it for a cookie. `None` if there is no such link.
+    ///
+    /// A browser has one cookie for all holds to which links have led it: what those are for that it sends goes over to
+    /// the new one, whose value nobody else can know. A new login takes the place of the one that it sends.
     ///
     /// # Errors
     /// [`AccessError`] if the file cannot be changed.
     pub fn enter(
         &self,
         link: &str,
+        cookies: &[&str],
         now: Timestamp,
-    ) -> Result<Option<(Secret, Scope)>, AccessError> {
-        let shown = digest_of(link);
+    ) -> Result<Option<Entered>, AccessError> {
+        let (shown, sent) = (digest_of(link), cookies.iter().map(|cookie| digest_of(cookie)));
+        let sent: Vec<Digest> = sent.collect();
         // Whoever guesses does not make the file be written.
         if !self.is_usable(link, now)? {
             return Ok(None);
@@ -266,18 +282,27 @@ impl Access {
             else {
                 return Ok(());
             };
+            let secret = cookie.digest();
+            let is_sent = |login: &Login| sent.iter().any(|one| is_same(one, &login.secret));
+            content.logins.retain(|login| !(is_sent(login) && login.scope.is_replaced_by(&scope)));
             let over = (content.logins.len() + 1).saturating_sub(LOGINS_MAX);
             content.logins.drain(..over);
-            let expires_at = match &scope {
+            let mut until = match &scope {
                 Scope::All => later(now, LOGIN_MS),
                 Scope::Hold { .. } => expires_at,
             };
-            let secret = cookie.digest();
-            content.logins.push(Login { name, secret, scope: scope.clone(), expires_at });
-            entered = Some(scope);
+            let login = Login { name, secret, scope: scope.clone(), expires_at: until };
+            for login in content.logins.iter_mut().filter(|login| is_sent(login)) {
+                if matches!((&login.scope, &scope), (Scope::Hold { .. }, Scope::Hold { .. })) {
+                    login.secret = secret;
+                    until = until.max(login.expires_at);
+                }
+            }
+            content.logins.push(login);
+            entered = Some((scope, until));
             Ok(())
         })?;
-        Ok(entered.map(|scope| (cookie, scope)))
+        Ok(entered.map(|(scope, until)| Entered { cookie, scope, until }))
     }
 
     /// Ends a login.
@@ -307,15 +332,15 @@ impl Access {
         now: Timestamp,
     ) -> Result<Vec<Visitor>, AccessError> {
         let content = self.read()?;
-        let owner = |cookie: &&str| {
-            let shown = digest_of(cookie);
-            let found = content.logins.iter().find(|login| is_same(&login.secret, &shown));
-            let login = found.filter(|login| login.expires_at > now)?;
+        let shown: Vec<Digest> = cookies.iter().map(|cookie| digest_of(cookie)).collect();
+        let is_shown = |login: &&Login| shown.iter().any(|one| is_same(&login.secret, one));
+        let visitor = |login: &Login| {
             let person = content.person(&login.name).ok()?;
             let (name, role) = (person.name.clone(), person.role);
             Some(Visitor { name, role, scope: login.scope.clone() })
         };
-        Ok(cookies.iter().filter_map(owner).collect())
+        let valid = content.logins.iter().filter(|login| login.expires_at > now);
+        Ok(valid.filter(is_shown).filter_map(visitor).collect())
     }
 
     fn read(&self) -> Result<Content, AccessError> {
@@ -403,11 +428,11 @@ mod tests {
         let link = access.link("ada", Scope::All, at(0), 1000).unwrap();
         assert!(access.is_usable(link.text(), at(999)).unwrap());
         assert!(!access.is_usable(link.text(), at(1000)).unwrap());
-        assert!(access.enter(link.text(), at(1000)).unwrap().is_none());
+        assert!(access.enter(link.text(), &[], at(1000)).unwrap().is_none());
 
         let link = access.link("ada", Scope::All, at(0), 1000).unwrap();
-        let (cookie, _) = access.enter(link.text(), at(1)).unwrap().unwrap();
-        assert!(access.enter(link.text(), at(2)).unwrap().is_none(), "used twice");
+        let cookie = access.enter(link.text(), &[], at(1)).unwrap().unwrap().cookie;
+        assert!(access.enter(link.text(), &[], at(2)).unwrap().is_none(), "used twice");
         let visitor = access.by_cookies(&[cookie.text()], at(3)).unwrap().pop().unwrap();
         assert_eq!((visitor.name.as_str(), visitor.role), ("ada", Role::Operator));
         assert!(
@@ -425,11 +450,53 @@ mod tests {
         let access = Access::open(folder.path()).unwrap();
         access.add("ada", Role::Approver, at(0)).unwrap();
         let link = access.link("ada", hold(), at(0), 1000).unwrap();
-        let (cookie, scope) = access.enter(link.text(), at(1)).unwrap().unwrap();
-        assert_eq!(scope, hold());
+        let Entered { cookie, scope, until } =
+            access.enter(link.text(), &[], at(1)).unwrap().unwrap();
+        assert_eq!((scope, until), (hold(), at(1000)));
         let visitor = access.by_cookies(&[cookie.text()], at(999)).unwrap().pop().unwrap();
         assert!(visitor.covers("p", "r") && !visitor.covers("p", "other"));
         assert!(access.by_cookies(&[cookie.text()], at(1000)).unwrap().pop().is_none());
+    }
+
+    #[test]
+    fn a_browser_has_one_cookie_for_all_holds() {
+        let folder = tempfile::tempdir().unwrap();
+        let access = Access::open(folder.path()).unwrap();
+        access.add("ada", Role::Approver, at(0)).unwrap();
+        let of_run = |run: usize| Scope::Hold {
+            project: "p".into(),
+            run: run.to_string(),
+            shown: Digest::of(b"shown"),
+        };
+        let runs = |cookie: &Secret, now: i64| {
+            let visitors = access.by_cookies(&[cookie.text()], at(now)).unwrap();
+            visitors.iter().filter(|visitor| visitor.scope != Scope::All).count()
+        };
+        let mut cookie: Option<Secret> = None;
+        for run in 0..50 {
+            let valid = if run == 7 { 90_000 } else { 1000 };
+            let link = access.link("ada", of_run(run), at(0), valid).unwrap();
+            let sent: Vec<&str> = cookie.iter().map(Secret::text).collect();
+            let entered = access.enter(link.text(), &sent, at(1)).unwrap().unwrap();
+            assert_eq!(entered.until, at(if run < 7 { 1000 } else { 90_000 }));
+            // Whoever knew the old one, and may have put it there, has nothing of the new.
+            let old = cookie.replace(entered.cookie);
+            assert!(old.is_none_or(|old| runs(&old, 2) == 0));
+        }
+        let cookie = cookie.unwrap();
+        assert_eq!((runs(&cookie, 2), runs(&cookie, 1000)), (50, 1), "each ends with its own time");
+        // The same hold once more takes its place; a login is another cookie and changes nothing of this one.
+        let again = access.link("ada", of_run(7), at(0), 1000).unwrap();
+        let again = access.enter(again.text(), &[cookie.text()], at(3)).unwrap().unwrap();
+        assert_eq!((runs(&again.cookie, 3), again.until), (50, at(1000)));
+        let login = access.link("ada", Scope::All, at(0), 1000).unwrap();
+        let login = access.enter(login.text(), &[again.cookie.text()], at(3)).unwrap().unwrap();
+        assert_eq!((runs(&again.cookie, 4), runs(&login.cookie, 4)), (50, 0));
+        let second = access.link("ada", Scope::All, at(0), 1000).unwrap();
+        access.enter(second.text(), &[login.cookie.text()], at(4)).unwrap().unwrap();
+        assert!(access.by_cookies(&[login.cookie.text()], at(5)).unwrap().is_empty());
+        access.leave(again.cookie.text()).unwrap();
+        assert_eq!(runs(&again.cookie, 5), 0);
     }
 
     #[test]
@@ -440,13 +507,13 @@ mod tests {
         assert!(matches!(access.add("Ada", Role::Viewer, at(0)), Err(AccessError::Exists { .. })));
         assert!(matches!(access.add("", Role::Viewer, at(0)), Err(AccessError::Name { .. })));
         let link = access.link("ada", Scope::All, at(0), 1000).unwrap();
-        let (cookie, _) = access.enter(link.text(), at(1)).unwrap().unwrap();
+        let cookie = access.enter(link.text(), &[], at(1)).unwrap().unwrap().cookie;
         let unused = access.link("ada", Scope::All, at(0), 1000).unwrap();
         assert!(access.by_token(token.text()).unwrap().is_some());
         access.remove("ada").unwrap();
         assert!(access.by_token(token.text()).unwrap().is_none());
         assert!(access.by_cookies(&[cookie.text()], at(2)).unwrap().pop().is_none());
-        assert!(access.enter(unused.text(), at(2)).unwrap().is_none());
+        assert!(access.enter(unused.text(), &[], at(2)).unwrap().is_none());
         assert!(matches!(access.remove("ada"), Err(AccessError::Unknown { .. })));
     }
 
@@ -472,7 +539,7 @@ mod tests {
         let link = access.link("ada", Scope::All, at(0), 1000).unwrap();
         let entered = std::thread::scope(|scope| {
             let tries: Vec<_> = (0..16)
-                .map(|_| scope.spawn(|| access.enter(link.text(), at(1)).unwrap()))
+                .map(|_| scope.spawn(|| access.enter(link.text(), &[], at(1)).unwrap()))
                 .collect();
             tries.into_iter().filter_map(|one| one.join().unwrap()).count()
         });

@@ -7,23 +7,16 @@ use axum::http::header::{
 };
 use axum::http::request::Parts;
 use axum::http::{Method, StatusCode};
-use windlass_kernel::{Digest, Timestamp};
+use windlass_kernel::Timestamp;
 
 use super::{Access, AccessError, Scope, Visitor};
 
-/// The most cookies of ours that a request can have.
-const COOKIES_MAX: usize = 32;
-
-/// The name of the cookie that a link is exchanged for. Each hold has its own, so that a link neither ends a login nor
-/// another link.
+/// The name of the cookie that a link is exchanged for. All holds have one together, so that a link does not end a login,
+/// and many links leave no more cookies than a browser and a server take.
 pub(crate) fn cookie_name(access: &Access, scope: &Scope) -> String {
     match scope {
         Scope::All => login_cookie(access),
-        Scope::Hold { project, run, .. } => {
-            let digest = Digest::of(format!("{project}\n{run}").as_bytes()).hex();
-            let short: String = digest.as_str().chars().take(16).collect();
-            format!("{}{short}", hold_cookies(access))
-        }
+        Scope::Hold { .. } => holds_cookie(access),
     }
 }
 
@@ -32,9 +25,9 @@ fn login_cookie(access: &Access) -> String {
     format!("windlass-login-{}", access.mark())
 }
 
-/// The beginning of the names of cookies for one hold.
-fn hold_cookies(access: &Access) -> String {
-    format!("windlass-hold-{}-", access.mark())
+/// The name of the cookie for holds.
+fn holds_cookie(access: &Access) -> String {
+    format!("windlass-holds-{}", access.mark())
 }
 
 /// The names by which the server may be reached.
@@ -156,13 +149,12 @@ fn chosen(known: Vec<Visitor>, path: &str) -> Option<Visitor> {
 
 /// Our cookies, by name; not those of a name that is there twice.
 pub(crate) fn cookies_of<'a>(access: &Access, headers: &'a HeaderMap) -> Vec<(&'a str, &'a str)> {
-    let (login, holds) = (login_cookie(access), hold_cookies(access));
+    let names = [login_cookie(access), holds_cookie(access)];
     let all = headers.get_all(COOKIE_HEADER).iter().filter_map(|value| value.to_str().ok());
     let pairs =
         all.flat_map(|value| value.split(';')).filter_map(|pair| pair.trim().split_once('='));
-    let is_ours = |name: &str| name == login || name.starts_with(&holds);
     let ours: Vec<(&str, &str)> =
-        pairs.filter(|(name, _)| is_ours(name)).take(COOKIES_MAX).collect();
+        pairs.filter(|(name, _)| names.iter().any(|ours| ours == name)).collect();
     let once = |name: &str| ours.iter().filter(|(one, _)| *one == name).count() == 1;
     ours.iter().copied().filter(|(name, _)| once(name)).collect()
 }
@@ -196,8 +188,8 @@ mod tests {
         let access = Access::open(folder.path()).unwrap();
         let token = access.add("ada", Role::Approver, now()).unwrap();
         let link = access.link("ada", Scope::All, now(), 1000).unwrap();
-        let (cookie, _) = access.enter(link.text(), now()).unwrap().unwrap();
-        let cookie = format!("{}={}", login_cookie(&access), cookie.text());
+        let entered = access.enter(link.text(), &[], now()).unwrap().unwrap();
+        let cookie = format!("{}={}", login_cookie(&access), entered.cookie.text());
         let token = token.text().to_owned();
         World { _folder: folder, access, token, cookie }
     }

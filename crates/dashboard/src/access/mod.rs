@@ -7,7 +7,7 @@ mod secret;
 use serde::{Deserialize, Serialize};
 use windlass_kernel::{Digest, Timestamp};
 
-pub use file::{Access, AccessError};
+pub use file::{Access, AccessError, Entered};
 pub use guard::{Hosts, Visit};
 pub(crate) use guard::{cookie_name, cookies_of, only};
 pub use secret::Secret;
@@ -55,6 +55,19 @@ pub enum Scope {
         /// The digest of what the hold shows.
         shown: Digest,
     },
+}
+
+impl Scope {
+    /// Whether the same browser needs this one no more, once it has the other.
+    fn is_replaced_by(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::All, Self::All) => true,
+            (Self::Hold { project, run, .. }, Self::Hold { project: other, run: later, .. }) => {
+                project == other && run == later
+            }
+            (Self::All, Self::Hold { .. }) | (Self::Hold { .. }, Self::All) => false,
+        }
+    }
 }
 
 /// A person who may use the dashboard.

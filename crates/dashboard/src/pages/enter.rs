@@ -7,10 +7,10 @@ use axum::http::header::{HeaderName, HeaderValue, SET_COOKIE};
 use axum::http::{Method, StatusCode};
 use axum::response::Response;
 use maud::html;
-use windlass_kernel::Code;
+use windlass_kernel::{Code, Timestamp};
 
 use super::layout::{self, Page};
-use crate::access::{AccessError, Scope, Visit, cookie_name, cookies_of, only};
+use crate::access::{AccessError, Entered, Scope, Visit, cookie_name, cookies_of, only};
 use crate::dashboard::now;
 use crate::problem::Problem;
 use crate::respond::{html_response, redirect, refuse};
@@ -26,8 +26,18 @@ const AHEAD: [HeaderName; 4] = [
     HeaderName::from_static("x-moz"),
 ];
 
+/// How a browser says which site led it here.
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+/// How a browser is told to go on by itself.
+const REFRESH: HeaderName = HeaderName::from_static("refresh");
+/// The query of a page that the browser has come to by itself.
+const AGAIN: &str = "again";
+
 /// Exchanges a link for a cookie. A program that only looks at the link does not use it up: without a browser's word that a
 /// person follows it, a page with a button is shown.
+///
+/// Led here by another site, a browser neither sends the cookies that it has nor, behind a redirect, the one that it gets.
+/// It is led here once more by this page first.
 pub(crate) async fn enter(
     State(shared): State<Arc<Shared>>,
     Path(link): Path<String>,
@@ -37,8 +47,11 @@ pub(crate) async fn enter(
     let sender = parts.extensions.clone();
     let is_ahead = AHEAD.iter().any(|name| parts.headers.contains_key(name));
     let navigates = only(&parts.headers, SEC_FETCH_MODE) == Some("navigate");
-    let follows =
-        parts.method == Method::POST || (parts.method == Method::GET && navigates && !is_ahead);
+    let is_led = matches!(only(&parts.headers, SEC_FETCH_SITE), Some("cross-site" | "same-site"));
+    let comes = parts.method == Method::GET && navigates && !is_ahead;
+    let follows = parts.method == Method::POST || (comes && !is_led);
+    let goes_on = (comes && is_led && parts.uri.query() != Some(AGAIN))
+        .then(|| format!("0; url={}?{AGAIN}", parts.uri.path()));
     let worker = Arc::clone(&shared);
     let entered = tokio::task::spawn_blocking(move || {
         let dashboard = &worker.dashboard;
@@ -56,11 +69,13 @@ pub(crate) async fn enter(
             let usable = dashboard.access.is_usable(&link, now())?;
             return if usable { Ok(None) } else { Err(used()) };
         }
-        dashboard.access.enter(&link, now())?.map(Some).ok_or_else(used)
+        let cookies = cookies_of(&dashboard.access, &parts.headers);
+        let cookies: Vec<&str> = cookies.into_iter().map(|(_, value)| value).collect();
+        dashboard.access.enter(&link, &cookies, now())?.map(Some).ok_or_else(used)
     });
     let failed = |_| Err(Problem::new(Code::Internal, "the request failed"));
     match entered.await.unwrap_or_else(failed) {
-        Ok(Some((cookie, scope))) => {
+        Ok(Some(Entered { cookie, scope, until })) => {
             let path = match &scope {
                 Scope::All => "/".to_owned(),
                 Scope::Hold { project, run, .. } => layout::hold_address(project, run),
@@ -68,7 +83,7 @@ pub(crate) async fn enter(
             let mut response = redirect(&path);
             let is_tls = shared.dashboard.hosts.is_tls();
             let name = cookie_name(&shared.dashboard.access, &scope);
-            set_cookie(&mut response, &name, Some(cookie.text()), is_tls);
+            set_cookie(&mut response, &name, Some((cookie.text(), until)), is_tls);
             response
         }
         Ok(None) => {
@@ -80,7 +95,11 @@ pub(crate) async fn enter(
                 }
             };
             let page = Page { title: "Log in", at: "", visitor: None, live_after: None, body };
-            html_response(StatusCode::OK, page.render())
+            let mut response = html_response(StatusCode::OK, page.render());
+            if let Some(value) = goes_on.and_then(|value| HeaderValue::try_from(value).ok()) {
+                response.headers_mut().insert(REFRESH, value);
+            }
+            response
         }
         // Whoever guesses has to wait.
         Err(_) if !shared.takes_strangers(&sender) => refuse(&too_many(), true, None),
@@ -116,10 +135,14 @@ pub(crate) async fn leave(State(shared): State<Arc<Shared>>, request: Request) -
     }
 }
 
-fn set_cookie(response: &mut Response, name: &str, value: Option<&str>, is_tls: bool) {
-    let (value, age) = value.map_or(("", "; Max-Age=0"), |value| (value, "; Max-Age=1209600"));
+/// Sets a cookie that ends at a time, or removes it.
+fn set_cookie(response: &mut Response, name: &str, value: Option<(&str, Timestamp)>, is_tls: bool) {
+    let (value, seconds) = value.map_or(("", 0), |(value, until)| {
+        (value, until.unix_ms().saturating_sub(now().unix_ms()).max(0) / 1000)
+    });
     let secure = if is_tls { "; Secure" } else { "" };
-    let text = format!("{name}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{age}");
+    let text =
+        format!("{name}={value}; Path=/; HttpOnly; SameSite=Strict{secure}; Max-Age={seconds}");
     if let Ok(value) = HeaderValue::try_from(text) {
         response.headers_mut().append(SET_COOKIE, value);
     }

@@ -14,7 +14,7 @@ use super::payload::{Change, PhaseResult, Started, Usage, Vote, VoteDecision, Wa
 use super::plan::{BudgetedResource, Concurrency, Doer, RunOutcome, Trigger};
 use super::state::{
     AttemptStage, Commit, Ended, JudgedBy, PendingVerdict, PhaseState, PhaseStatus, RecordedNote,
-    Resolution, Run, Waiting,
+    Run, Waiting,
 };
 use crate::{ChainError, Digest, Head, State, Timestamp};
 
@@ -430,7 +430,7 @@ impl Run {
             self.check_send_back(&hold.held, vote)?;
         }
         let hold = self.hold.as_mut().ok_or("the run is not on hold")?;
-        if hold.resolution() != Resolution::Open {
+        if hold.is_closed() {
             return Err("the hold has been answered".to_owned());
         }
         if hold.is_expired(ts) {

@@ -213,15 +213,38 @@ impl Hold {
     /// Returns the result of the answers.
     #[must_use]
     pub fn resolution(&self) -> Resolution {
-        let people = |decision| {
-            let votes = self.votes.iter().filter(|(vote, _)| vote.decision == decision);
-            votes.map(|(vote, _)| vote.by.approver.as_str()).collect::<BTreeSet<&str>>().len()
-        };
+        self.resolution_with(self.count(VoteDecision::Rejected))
+    }
+
+    /// How many answers count for a decision: approvals of different approvers, and rejections of different people.
+    /// Anybody may reject, also those whose approvals would count as one.
+    #[must_use]
+    pub fn count(&self, decision: VoteDecision) -> usize {
+        match decision {
+            VoteDecision::Approved => self.approvers(decision),
+            VoteDecision::Rejected => {
+                self.votes.iter().filter(|(vote, _)| vote.decision == decision).count()
+            }
+        }
+    }
+
+    /// Whether no further answer is read. Rejections of one approver once counted as one, so that journals have more
+    /// of them than decide.
+    pub(super) fn is_closed(&self) -> bool {
+        self.resolution_with(self.approvers(VoteDecision::Rejected)) != Resolution::Open
+    }
+
+    fn approvers(&self, decision: VoteDecision) -> usize {
+        let votes = self.votes.iter().filter(|(vote, _)| vote.decision == decision);
+        votes.map(|(vote, _)| vote.by.approver.as_str()).collect::<BTreeSet<&str>>().len()
+    }
+
+    fn resolution_with(&self, rejections: usize) -> Resolution {
         // Even if a journal says zero, at least one person must answer.
         let enough = |count: u32| usize::try_from(count).unwrap_or(usize::MAX).max(1);
-        if people(VoteDecision::Rejected) >= enough(self.held.rejections) {
+        if rejections >= enough(self.held.rejections) {
             Resolution::Rejected
-        } else if people(VoteDecision::Approved) >= enough(self.held.approvals) {
+        } else if self.count(VoteDecision::Approved) >= enough(self.held.approvals) {
             Resolution::Approved
         } else {
             Resolution::Open

@@ -1,6 +1,7 @@
 //! One invocation of the `git` command, with fixed settings and environment.
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -107,6 +108,8 @@ pub(crate) struct Invocation<'a> {
     stdin: Option<Vec<u8>>,
     bytes_max: usize,
     on_signal: OnSignal,
+    /// A lock that git holds, too, until it has ended.
+    lock: Option<&'a File>,
 }
 
 /// The output and exit of git.
@@ -144,7 +147,14 @@ impl<'a> Invocation<'a> {
             stdin: None,
             bytes_max: OUTPUT_BYTES_MAX,
             on_signal: OnSignal::Continue,
+            lock: None,
         }
+    }
+
+    /// Lets git hold a lock, too: if this process is killed, who waits for the lock waits for git.
+    pub const fn holding(mut self, lock: &'a File) -> Self {
+        self.lock = Some(lock);
+        self
     }
 
     /// Says that it reads files of any size and changes nothing that counts yet: a signal that asks Windlass to
@@ -329,7 +339,7 @@ impl<'a> Invocation<'a> {
         stdin: Option<&[u8]>,
     ) -> Result<Finished, GitError> {
         let fail = |cause| GitError::new(self.operation, cause);
-        windlass_cell::run(&Program {
+        let program = Program {
             argv,
             stdin,
             env: env.iter().map(|(name, value)| (name.as_ref(), value.as_ref())).collect(),
@@ -338,8 +348,12 @@ impl<'a> Invocation<'a> {
             confined: None,
             excess: Excess::End,
             on_signal: self.on_signal,
-        })
-        .map_err(|error| match error {
+        };
+        let finished = match self.lock {
+            Some(lock) => windlass_cell::run_holding(&program, lock),
+            None => windlass_cell::run(&program),
+        };
+        finished.map_err(|error| match error {
             ProcessError::NotStarted(why) | ProcessError::NotConfined(why) => {
                 fail(GitCause::Missing(one_line(&why)))
             }

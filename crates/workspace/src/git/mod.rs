@@ -48,7 +48,6 @@ pub use commit::{RefUpdate, Signature};
 pub use error::{GitCause, GitError};
 pub use hooks::Hook;
 pub use id::{CommitId, ObjectIdError, TreeId, Treeish};
-pub use index_folder::sweep_index_folders;
 pub(crate) use invoke::{Access, Invocation};
 pub use known::keep_indexes_in;
 pub use lost_object::{names_lost_object, while_objects_vanish};

@@ -1,7 +1,7 @@
 //! Additional work trees of the repository.
 
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -40,6 +40,16 @@ pub enum OnChanges {
     Refuse,
     /// Discard them.
     Discard,
+    /// Discard them, and whatever else lies in the folder, which is for this work tree alone: a part of one, too.
+    DiscardFolder,
+}
+
+/// A work tree that is about to be removed.
+enum Removable {
+    Nothing,
+    /// A folder in which one was made or removed, and that git does not know.
+    Part(PathBuf),
+    Worktree(Worktree),
 }
 
 impl Git {
@@ -94,7 +104,7 @@ impl Git {
             return Err(GitError::refused(operation, format!("`{branch}` is no branch")));
         }
         let path = canonical(path).map_err(|error| fail(GitCause::File(error.to_string())))?;
-        if let Some(known) = self.remove_incomplete(operation, &path)? {
+        if let Some(known) = self.remove_incomplete(operation, &path, OnChanges::Refuse)? {
             return if known.branch.as_deref() == Some(branch) {
                 known.head.ok_or_else(|| fail(GitCause::Diverged(branch.to_owned())))
             } else {
@@ -115,17 +125,23 @@ impl Git {
         made.ok_or_else(|| fail(GitCause::Diverged(branch.to_owned())))
     }
 
-    /// Adds a work tree on no branch; a complete one is left as it is.
+    /// Adds a work tree on no branch, in a folder that is for it alone; a complete one is left as it is, and a part of one
+    /// is made anew. Git holds the lock, too, until it has ended.
     ///
     /// # Errors
-    /// [`GitError`]: the folder is used for something else.
-    pub fn worktree_add_detached(&self, path: &Path, base: &CommitId) -> Result<(), GitError> {
+    /// [`GitError`]: the folder is a repository of its own.
+    pub fn worktree_add_detached(
+        &self,
+        path: &Path,
+        base: &CommitId,
+        lock: &File,
+    ) -> Result<(), GitError> {
         let operation = "add the work tree";
         let fail = |cause| GitError::new(operation, cause);
         let path = canonical(path).map_err(|error| fail(GitCause::File(error.to_string())))?;
-        if self.remove_incomplete(operation, &path)?.is_none() {
+        if self.remove_incomplete(operation, &path, OnChanges::DiscardFolder)?.is_none() {
             let settings = self.checkout_settings(operation, base)?;
-            let add = self.write(operation).settings(&settings);
+            let add = self.write(operation).holding(lock).settings(&settings);
             let add = add.args(["worktree", "add", "--quiet", "--detach", "--"]);
             add.arg(&path).arg(base.as_str()).output()?;
         }
@@ -138,11 +154,38 @@ impl Git {
     /// [`GitError`]: it has uncommitted changes that may not be discarded, it is locked, or the folder is
     /// not a work tree of this repository.
     pub fn worktree_remove(&self, path: &Path, on_changes: OnChanges) -> Result<(), GitError> {
-        let Some(known) = self.removable_worktree(path, on_changes)? else { return Ok(()) };
-        if is_abandoned(&known) {
+        self.remove_with(path, on_changes, None)
+    }
+
+    /// Removes a work tree in a folder that is for it alone, and what is left of one. Git holds the lock, too, until it
+    /// has ended.
+    ///
+    /// # Errors
+    /// [`GitError`]: it is locked, or the folder is a repository of its own.
+    pub fn worktree_remove_detached(&self, path: &Path, lock: &File) -> Result<(), GitError> {
+        self.remove_with(path, OnChanges::DiscardFolder, Some(lock))
+    }
+
+    fn remove_with(
+        &self,
+        path: &Path,
+        on_changes: OnChanges,
+        lock: Option<&File>,
+    ) -> Result<(), GitError> {
+        let known = match self.removable_worktree(path, on_changes)? {
+            Removable::Nothing => return Ok(()),
+            Removable::Part(path) => {
+                return fs::remove_dir_all(&path)
+                    .map_err(|error| GitError::new(REMOVE, GitCause::File(error.to_string())));
+            }
+            Removable::Worktree(known) => known,
+        };
+        if is_abandoned(&known, on_changes) {
             return self.remove_abandoned(&known);
         }
-        let remove = self.write(REMOVE).args(["worktree", "remove", "--force", "--"]);
+        let remove = self.write(REMOVE);
+        let remove = lock.into_iter().fold(remove, |remove, lock| remove.holding(lock));
+        let remove = remove.args(["worktree", "remove", "--force", "--"]);
         remove.arg(&known.path).output().map(drop)
     }
 
@@ -158,22 +201,26 @@ impl Git {
         self.removable_worktree(path, on_changes).map(drop)
     }
 
-    /// The work tree at a path, if there is one; fails if it may not be removed.
+    /// The work tree at a path, or what is left of one; fails if it may not be removed.
     fn removable_worktree(
         &self,
         path: &Path,
         on_changes: OnChanges,
-    ) -> Result<Option<Worktree>, GitError> {
+    ) -> Result<Removable, GitError> {
         let fail = |cause| GitError::new(REMOVE, cause);
         let path = canonical(path).map_err(|error| fail(GitCause::File(error.to_string())))?;
         let Some(known) = self.known(&path)? else {
-            return if path.exists() { Err(fail(GitCause::Taken(path))) } else { Ok(None) };
+            return match (path.exists(), on_changes) {
+                (false, _) => Ok(Removable::Nothing),
+                (true, OnChanges::DiscardFolder) if is_part(&path) => Ok(Removable::Part(path)),
+                (true, _) => Err(fail(GitCause::Taken(path))),
+            };
         };
-        let refuses = on_changes == OnChanges::Refuse && !is_abandoned(&known);
+        let refuses = on_changes == OnChanges::Refuse && !is_abandoned(&known, on_changes);
         if refuses && self.at(&path).status()? != WorktreeStatus::Clean {
             return Err(fail(GitCause::Dirty(path)));
         }
-        Ok(Some(known))
+        Ok(Removable::Worktree(known))
     }
 
     /// Returns the settings for a checkout of a commit, or refuses it.
@@ -205,6 +252,7 @@ impl Git {
         &self,
         operation: &'static str,
         path: &Path,
+        on_changes: OnChanges,
     ) -> Result<Option<Worktree>, GitError> {
         let fail = |cause| GitError::new(operation, cause);
         let taken = || fail(GitCause::Taken(path.to_owned()));
@@ -212,11 +260,13 @@ impl Git {
             if is_complete(&known) {
                 return Ok(Some(known));
             }
-            if !is_abandoned(&known) {
+            if !is_abandoned(&known, on_changes) {
                 return Err(taken());
             }
             self.remove_abandoned(&known)?;
-        } else if has_only_git_file(path) {
+        } else if has_only_git_file(path)
+            || (on_changes == OnChanges::DiscardFolder && path.exists() && is_part(path))
+        {
             fs::remove_dir_all(path).map_err(|error| fail(GitCause::File(error.to_string())))?;
         }
         let empty = fs::read_dir(path).map_or(true, |mut entries| entries.next().is_none());
@@ -274,9 +324,33 @@ fn is_complete(known: &Worktree) -> bool {
     !initializing && !known.prunable && known.path.join(".git").is_file()
 }
 
-/// Whether it was never completed or its folder is gone, so that removing it loses nothing.
-fn is_abandoned(known: &Worktree) -> bool {
-    known.locked.as_deref() == Some(INITIALIZING) || (known.prunable && !known.path.exists())
+/// Whether it was never completed or its folder is gone, so that removing it loses nothing; or whether it is a part of
+/// one that may be discarded.
+fn is_abandoned(known: &Worktree, on_changes: OnChanges) -> bool {
+    match known.locked.as_deref() {
+        Some(INITIALIZING) => true,
+        // Somebody else's lock.
+        Some(_) => false,
+        None if known.path.exists() => {
+            on_changes == OnChanges::DiscardFolder && !is_complete(known) && is_part(&known.path)
+        }
+        None => known.prunable,
+    }
+}
+
+/// Whether the folder is no repository of its own, and no work tree that is still linked to one: git links a work tree
+/// first when it adds it, and removes its files in any order.
+fn is_part(path: &Path) -> bool {
+    let link = path.join(".git");
+    match fs::symlink_metadata(&link) {
+        Err(error) => error.kind() == io::ErrorKind::NotFound && path.is_dir(),
+        Ok(found) if found.is_file() => {
+            let text = fs::read_to_string(&link).unwrap_or_default();
+            let target = text.strip_prefix("gitdir: ").map(str::trim_end);
+            target.is_none_or(|target| target.is_empty() || !path.join(target).exists())
+        }
+        Ok(_) => false,
+    }
 }
 
 /// Whether the folder has only the `.git` file of a new work tree, so that removing it loses nothing.

@@ -69,6 +69,16 @@ impl Place {
             .hint(format!("take those out first: `windlass uninstall {client} --{other}`")))
     }
 
+    /// Whether the hooks of the other scope, if their record lies in the same state, have the core loop.
+    pub fn has_other_core(&self) -> Result<bool, Failure> {
+        let other = match self.scope {
+            Scope::Project => Scope::User,
+            Scope::User => Scope::Project,
+        };
+        let other = installed::read(&self.state, self.client, other)?;
+        Ok(other.is_some_and(|other| other.files.iter().any(|file| file.whole)))
+    }
+
     /// The client's file that has the hooks, and what is written into it.
     pub fn hook_file(&self) -> Result<(PathBuf, Content), Failure> {
         let file = plan(self.client, self.scope, &self.binary).into_iter().next();

@@ -88,6 +88,29 @@ fn links_and_logins() {
 }
 
 #[test]
+fn a_link_on_another_site_is_followed_with_the_cookies_of_this_one() {
+    let repo = Repo::new();
+    let served = Served::start(&repo.place, &[]);
+    let navigate = ("sec-fetch-mode", "navigate");
+    // A browser neither sends cookies along nor, behind a redirect from another site, those that it gets.
+    for site in ["cross-site", "same-site"] {
+        let led = [navigate, ("sec-fetch-site", site)];
+        let reply = served.send("GET", &served.link, &led, "").status(200);
+        assert_eq!(reply.header("refresh"), format!("0; url={}?again", served.link));
+        assert!(reply.body.contains("Log in"));
+        // It comes again by this page; never in a circle.
+        let again = format!("{}?again", served.link);
+        let reply = served.send("GET", &again, &led, "").status(200);
+        assert_eq!(reply.header("refresh"), "");
+    }
+    let again = format!("{}?again", served.link);
+    let own = [navigate, ("sec-fetch-site", "same-origin")];
+    let reply = served.send("GET", &again, &own, "").status(303);
+    let cookie = reply.header("set-cookie").split(';').next().unwrap().to_owned();
+    served.browse(&cookie, "GET", "/", "").status(200);
+}
+
+#[test]
 fn other_sites_and_other_names_are_refused() {
     let repo = Repo::new();
     let id = id_of(&repo.run(&escalating()).exit(4));
@@ -246,7 +269,9 @@ fn a_link_to_a_hold_ends_neither_a_login_nor_another_link() {
     let browser = |links: &[String]| {
         let mut cookies = std::collections::BTreeMap::new();
         for link in links {
-            let cookie = served.enter(link);
+            let pairs = |(name, value): (&String, &String)| format!("{name}={value}");
+            let sent = cookies.iter().map(pairs).collect::<Vec<_>>().join("; ");
+            let cookie = served.enter_with(link, &sent);
             let (name, value) = cookie.split_once('=').unwrap();
             cookies.insert(name.to_owned(), value.to_owned());
         }

@@ -69,7 +69,45 @@ fn a_lost_log_is_told_until_the_loss_is_accepted() {
     drop(fs::remove_file(file(&place, "-shm")));
     assert_refused(&place);
     fs::remove_file(file(&place, ".head")).unwrap();
+    // Whoever removes that together with the log has not accepted anything.
+    assert_refused(&place);
+    fs::remove_file(witness(&place)).unwrap();
     place.run(&["verify"]).exit(0).says("intact: 0 traces");
+}
+
+/// What says apart from the state folder how far the journal got.
+fn witness(place: &Place) -> std::path::PathBuf {
+    let name = place.state().file_name().unwrap().to_string_lossy().into_owned();
+    place.state_root().join(format!(".heads/{name}.head"))
+}
+
+#[test]
+fn files_that_are_replaced_together_are_noticed() {
+    let place = Place::with_project();
+    call(&place, "k0", "echo before").exit(0);
+    let kept = place.base().join("kept");
+    crate::states::copy(&place.state(), &kept);
+    five_calls(&place);
+    // A whole older set of files, with its own log and head.
+    let state = place.state();
+    fs::remove_dir_all(&state).unwrap();
+    crate::states::copy(&kept, &state);
+    crate::states::private(&state);
+    assert_refused(&place);
+    // Another journal.
+    for ending in ["", "-wal", "-shm", ".head"] {
+        drop(fs::remove_file(file(&place, ending)));
+    }
+    let other = Place::with_project();
+    call(&other, "k", "echo other").exit(0);
+    other.run(&["store", "backup", "../other.db"]).exit(0);
+    fs::copy(other.base().join("other.db"), file(&place, "")).unwrap();
+    assert_refused(&place);
+    // A removed state takes its witness along.
+    let id = place.read(".windlass/id").trim().to_owned();
+    place.run(&["state", "remove", &id, "--force", "--yes"]).exit(0);
+    assert!(!state.exists());
+    assert_eq!(fs::read_dir(place.state_root().join(".heads")).unwrap().count(), 0);
 }
 
 #[test]
@@ -88,6 +126,7 @@ fn a_backup_is_restored_as_the_guide_says() {
         drop(fs::remove_file(file(&place, ending)));
     }
     fs::remove_dir_all(file(&place, ".locks")).unwrap();
+    fs::remove_file(witness(&place)).unwrap();
     fs::copy(place.base().join("copy.db"), file(&place, "")).unwrap();
     place.run(&["verify"]).exit(0).says("intact: 5 traces");
     call(&place, "k1", "echo x >> note").exit(0);
@@ -165,4 +204,19 @@ fn no_effect_is_recorded_in_a_database_that_is_gone() {
             if ending.is_empty() { (1, "STORE_UNAVAILABLE") } else { (5, "STORE_TRUNCATED") };
         place.run(&["verify"]).fails_with(code.0, code.1);
     }
+}
+
+#[test]
+fn what_a_killed_backup_left_is_swept_by_the_next_one() {
+    let place = Place::with_project();
+    five_calls(&place);
+    let folder = place.base().join("backups");
+    let (left, young) = (folder.join(".windlass-backup-left"), folder.join(".windlass-backup-new"));
+    fs::create_dir_all(&left).unwrap();
+    fs::create_dir_all(&young).unwrap();
+    fs::write(left.join("windlass.db"), "half a copy of the journal").unwrap();
+    let old = std::time::SystemTime::now() - std::time::Duration::from_secs(3600);
+    fs::File::open(&left).unwrap().set_modified(old).unwrap();
+    place.run(&["store", "backup", "../backups"]).exit(0).says("verified");
+    assert!(!left.exists() && young.exists(), "one that was just made may be in use");
 }

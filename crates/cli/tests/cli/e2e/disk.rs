@@ -209,3 +209,13 @@ fn a_journal_whose_pages_are_damaged_is_found() {
     assert_eq!(outcome.code, Some(5), "{outcome}");
     place.shell("shell/read", "ls", &[]).exit(5);
 }
+
+#[test]
+fn a_run_that_has_no_folder_for_temporary_files_does_not_begin() {
+    let repo = crate::world::Repo::new();
+    let args = ["run", "one", "--agent", "person"];
+    // Nobody can make a folder there, whoever runs the tests.
+    let refused = repo.place.run_with("TMPDIR", "/proc", &args);
+    refused.fails_with(1, "FILE_UNWRITABLE").warns("/proc").warns("TMPDIR");
+    assert_eq!(repo.traces(), 0);
+}

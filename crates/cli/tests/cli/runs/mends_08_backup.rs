@@ -30,6 +30,7 @@ fn restore(repo: &Repo, backup: &Path) {
             fs::remove_file(path).unwrap();
         }
     }
+    fs::remove_dir_all(repo.place.state_root().join(".heads")).unwrap();
     fs::copy(backup, state.join("windlass.db")).unwrap();
 }
 

@@ -271,9 +271,13 @@ fn only_reviewers_end_a_consensus_and_only_they_have_conditions() {
 #[test]
 fn the_hold_asks_for_the_missing_votes() {
     let mut lab = asked(2, &["a1", "bob", "cid"]);
-    refused(&lab, &Event::Held(Box::new(HoldRequest { ..people(&lab) })), "still in progress");
+    refused(
+        &lab,
+        &Event::Held(Box::new(HoldRequest { ..asked_people(&lab) })),
+        "still in progress",
+    );
     lab.record(lab.review(1, "a1", "approved"));
-    let good = people(&lab);
+    let good = asked_people(&lab);
     assert_eq!((good.approvals, good.rejections), (1, 2));
     assert_eq!(lab.takes(&Event::Held(Box::new(good.clone()))), Ok(()));
     for bad in [
@@ -289,7 +293,7 @@ fn the_hold_asks_for_the_missing_votes() {
 }
 
 /// The hold of the people after the reviews of the agents.
-fn people(lab: &Lab) -> HoldRequest {
+fn asked_people(lab: &Lab) -> HoldRequest {
     let mut later = lab.clone();
     while let Next::Perform(works) = later.run.next() {
         let [Work::Review { reviewer, .. }] = works[..] else { panic!() };
@@ -391,4 +395,37 @@ fn plans_with_an_impossible_consensus_are_refused() {
         },
         "done by a person",
     );
+}
+
+/// The answer of somebody whose key is one of several without protection of an account.
+fn by_account(lab: &Lab, name: &str, decision: VoteDecision) -> Event {
+    let shown = lab.run.hold.as_ref().unwrap().shown;
+    Event::Voted(people::vote_for(&lab.run.head, name, "account one", decision, shown))
+}
+
+#[test]
+fn rejections_of_one_account_count_as_they_are_shown() {
+    let names = ["eve", "bob", "cid", "dan"];
+    let mut lab = asked(2, &names);
+    let asked_for = held(&mut lab);
+    assert_eq!((asked_for.approvals, asked_for.rejections), (2, 3));
+    for (at, name) in names.into_iter().take(3).enumerate() {
+        let hold = lab.run.hold.as_ref().unwrap();
+        assert_eq!((hold.resolution(), hold.count(Rejected)), (Resolution::Open, at));
+        let vote = by_account(&lab, name, Rejected);
+        lab.record(vote);
+    }
+    let hold = lab.run.hold.as_ref().unwrap();
+    assert_eq!((hold.resolution(), hold.count(Rejected)), (Resolution::Rejected, 3));
+    // A journal in which they counted as one has the fourth as well.
+    let fourth = by_account(&lab, "dan", Rejected);
+    lab.record(fourth);
+    assert_eq!(lab.run.hold.as_ref().unwrap().resolution(), Resolution::Rejected);
+    // Approvals of one account stay one.
+    let mut lab = asked(2, &names);
+    held(&mut lab);
+    let vote = by_account(&lab, "eve", Approved);
+    lab.record(vote);
+    refused(&lab, &by_account(&lab, "bob", Approved), "already answered");
+    assert_eq!(lab.run.hold.as_ref().unwrap().count(Approved), 1);
 }

@@ -271,7 +271,7 @@ fn no_operation_of_git_starts_a_program() {
         say("the commit");
         let (one, other) = (repository.beside("one"), repository.beside("other"));
         git.worktree_add(&one, "one", &commit).unwrap();
-        git.worktree_add_detached(&other, &commit).unwrap();
+        git.worktree_add_detached(&other, &commit, &tempfile::tempfile().unwrap()).unwrap();
         git.worktree_list().unwrap();
         say("adding a work tree");
         let on_branch = Git::new(&one);

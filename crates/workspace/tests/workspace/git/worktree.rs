@@ -1,11 +1,13 @@
 //! Additional work trees.
 
+use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use windlass_cell::{Excess, Limits, OnSignal, Program};
 use windlass_workspace::{Git, GitCause, OnChanges, RefUpdate, Worktree, WorktreeStatus};
 
 use crate::git::repository::{Repository, somebody};
@@ -176,4 +178,79 @@ fn a_tree_that_was_half_made_can_be_removed() {
     git.worktree_remove(&path, OnChanges::Refuse).unwrap();
     assert!(!path.exists());
     assert_eq!(git.worktree_list().unwrap().len(), 1);
+}
+
+/// Leaves a part of a work tree as a killed git does, whose repository knows it or not.
+fn part_of_tree(repository: &Repository, path: &Path, is_known: bool, link: Option<&str>) {
+    repository.git(&["worktree", "add", "-q", "--detach", path.to_str().unwrap()]);
+    let own = fs::read_to_string(path.join(".git")).unwrap();
+    fs::remove_file(path.join("a")).unwrap();
+    fs::remove_file(path.join(".git")).unwrap();
+    fs::write(path.join("partly"), "written\n").unwrap();
+    if let Some(link) = link {
+        fs::write(path.join(".git"), link).unwrap();
+    }
+    if !is_known {
+        let folder = own.trim_end().strip_prefix("gitdir: ").unwrap();
+        fs::remove_dir_all(folder).unwrap();
+    }
+}
+
+#[test]
+fn a_part_of_a_tree_of_ours_is_made_anew_or_removed() {
+    let lock = tempfile::tempfile().unwrap();
+    for (is_known, link) in [(true, None), (false, None), (false, Some("gitdir: /nowhere\n"))] {
+        let repository = Repository::new();
+        let (git, path) = (repository.ours(), repository.beside("w"));
+        part_of_tree(&repository, &path, is_known, link);
+        // It may be anybody's, so nothing but its own owner may take it away.
+        let refused = git.worktree_add(&path, BRANCH, &repository.head()).unwrap_err();
+        assert!(matches!(refused.cause, GitCause::Taken(_)), "{refused:?}");
+        git.worktree_add_detached(&path, &repository.head(), &lock).unwrap();
+        assert_eq!(Git::new(&path).status().unwrap(), WorktreeStatus::Clean);
+        assert!(path.join("a").exists() && !path.join("partly").exists());
+        git.worktree_remove_detached(&path, &lock).unwrap();
+        part_of_tree(&repository, &path, is_known, link);
+        git.worktree_remove_detached(&path, &lock).unwrap();
+        assert!(!path.exists());
+        assert_eq!(git.worktree_list().unwrap().len(), 1);
+        git.worktree_remove_detached(&path, &lock).unwrap();
+    }
+    // A repository of its own is nobody's part.
+    let repository = Repository::new();
+    let (git, path) = (repository.ours(), repository.beside("w"));
+    fs::create_dir_all(path.join(".git")).unwrap();
+    git.worktree_add_detached(&path, &repository.head(), &lock).unwrap_err();
+    git.worktree_remove_detached(&path, &lock).unwrap_err();
+    assert!(path.join(".git").exists());
+}
+
+#[test]
+fn a_program_holds_the_lock_until_it_has_ended() {
+    let folder = tempfile::tempdir().unwrap();
+    let place = folder.path().join("worktrees.lock");
+    let lock = fs::File::create(&place).unwrap();
+    lock.lock().unwrap();
+    // Its standard input is the locked file, so that the lock outlives whoever started it.
+    let try_it = "flock -n \"$1\" true || echo held";
+    let argv = ["sh", "-c", try_it, "sh", place.to_str().unwrap()].map(OsStr::new);
+    let limits = Limits { timeout: Duration::from_secs(60), output_bytes_max: 1000 };
+    let program = Program {
+        argv: argv.to_vec(),
+        stdin: None,
+        env: Vec::new(),
+        cwd: folder.path(),
+        limits,
+        confined: None,
+        excess: Excess::End,
+        on_signal: OnSignal::End,
+    };
+    let ended = windlass_cell::run_holding(&program, &lock).unwrap();
+    assert_eq!(String::from_utf8_lossy(&ended.stdout), "held\n");
+    let shown =
+        Program { argv: ["readlink", "/proc/self/fd/0"].map(OsStr::new).to_vec(), ..program };
+    let ended = windlass_cell::run_holding(&shown, &lock).unwrap();
+    assert_eq!(String::from_utf8_lossy(&ended.stdout).trim(), place.to_str().unwrap());
+    let ended = windlass_cell::run(&shown).unwrap();
+    assert_eq!(String::from_utf8_lossy(&ended.stdout).trim(), "/dev/null");
 }
