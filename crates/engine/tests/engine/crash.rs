@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use windlass_connect::{Certainty, Connect, Job, Reply};
-use windlass_kernel::{Code, TraceId};
+use windlass_kernel::artifact::Redispatch;
+use windlass_kernel::{Code, ReplayPoint, TraceId};
 use windlass_store::{AcquireError, Append, AppendError, Appended, Lease, Store, StoreError};
 use windlass_testkit::gateway::Meddle;
 
@@ -71,6 +72,30 @@ impl Meddle for Mortal {
 
     fn release(&self, inner: &dyn Store, lease: Lease) -> Result<(), StoreError> {
         self.around(|| inner.release(lease))
+    }
+
+    fn record_redispatch(
+        &self,
+        inner: &dyn Store,
+        lease: &Lease,
+        redispatch: &Redispatch,
+    ) -> Result<(), AppendError> {
+        if self.0.is_over() {
+            return Err(gone().into());
+        }
+        inner.record_redispatch(lease, redispatch)
+    }
+
+    fn write_replay_point(
+        &self,
+        inner: &dyn Store,
+        lease: &Lease,
+        point: &ReplayPoint,
+    ) -> Result<(), AppendError> {
+        if self.0.is_over() {
+            return Err(gone().into());
+        }
+        inner.write_replay_point(lease, point)
     }
 }
 

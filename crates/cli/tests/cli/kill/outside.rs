@@ -5,7 +5,7 @@ use std::process::Child;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
-use serde_json::{Value, json};
+use serde_json::json;
 use windlass_testkit::{Random, eventually, soak};
 
 use crate::kill::check::is_whole;
