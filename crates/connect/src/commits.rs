@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use windlass_gate::{Asked, History, Mark, RelPath, Tips};
-use windlass_workspace::{BlobContents, BroughtFile, CommittedFile, Git, GitError, REMOVED};
+use windlass_workspace::{
+    BlobContents, BroughtFile, CommittedFile, Git, GitCause, GitError, REMOVED,
+};
 
 /// The longest file that is compared with a commit.
 const BYTES_MAX: u64 = 16 << 20;
@@ -103,7 +105,11 @@ impl History for Commits {
         is_asked: &dyn Fn(&RelPath) -> bool,
     ) -> io::Result<BTreeSet<String>> {
         let fail = |error: GitError| io::Error::other(format!("{error}; {HINT}"));
-        let brought = self.git.brought(tips).map_err(fail)?;
+        let brought = match self.git.brought(tips) {
+            // Where there is no repository any more, there are no commits.
+            Err(GitError { cause: GitCause::NotARepository(_), .. }) => return Ok(BTreeSet::new()),
+            brought => brought.map_err(fail)?,
+        };
         let unseen = brought.iter().filter(|file| self.hidden.contains(&file.path));
         self.noted().extend(unseen.map(|file| file.path.clone()));
         let mut new: BTreeSet<&BroughtFile> = brought
