@@ -241,17 +241,19 @@ impl Engine {
 
     /// The project's folder in its repository; `None` if it is the top.
     fn folder_in_repository(&self) -> Result<Option<String>, EngineError> {
-        let refused = |message| EngineError::Requirement { code: Code::RequestInvalid, message };
-        let prefix = self.prefix().map_err(refused)?;
+        // The base may come from a repository that is not git's.
+        let Ok(prefix) = self.prefix() else { return Ok(None) };
         if prefix.as_os_str().is_empty() {
             return Ok(None);
         }
-        let text = prefix.to_str().map(|text| Some(text.to_owned()));
-        text.ok_or_else(|| {
-            refused(
-                "the project's folder in its repository has a name that is not UTF-8".to_owned(),
-            )
-        })
+        match prefix.to_str() {
+            Some(text) => Ok(Some(text.to_owned())),
+            None => Err(EngineError::Requirement {
+                code: Code::RequestInvalid,
+                message: "the project's folder in its repository has a name that is not UTF-8"
+                    .to_owned(),
+            }),
+        }
     }
 
     /// Fails if the id that was chosen for the trace is that of another one.
