@@ -2,7 +2,6 @@
 
 use serde_json::{Value, json};
 use windlass_kernel::Code;
-use windlass_redact::Redactor;
 use windlass_runtime::{Clock as _, SystemClock};
 use windlass_seal::{NewKey, Person, Protection, SshPublicKey};
 
@@ -11,6 +10,7 @@ use crate::failure::{CommandResult, Failure};
 use crate::input;
 use crate::output::{Output, Style, sanitize};
 use crate::people::{AccountPeople, ask, read_passphrase};
+use crate::secrets::shown;
 
 /// The maximum size of a file with a public key of SSH.
 const KEY_BYTES_MAX: u64 = 16 << 10;
@@ -102,7 +102,7 @@ fn add(people: &AccountPeople, options: &AddPerson, output: &Output) -> CommandR
         NewKey::Unprotected
     };
     // The list of people is stored and shown as it is.
-    if Redactor::default().find_text(&options.name).is_some() {
+    if shown(&options.name) != options.name {
         return Err(Failure::new(Code::RequestInvalid, "the name looks like a secret"));
     }
     let person = people.store().add(&options.name, key, SystemClock.now())?;

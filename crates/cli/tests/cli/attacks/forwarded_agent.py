@@ -134,7 +134,7 @@ attempt("git signs", lambda: subprocess.run(
 variable = os.environ.get("SSH_AUTH_SOCK")
 attempt("the variable", lambda: variable and speak(variable, LIST))
 attempt("ssh-add by the variable", lambda: variable and run(["ssh-add", "-L"], SSH_AUTH_SOCK=variable))
-for pid in [name for name in os.listdir("/proc") if name.isdigit()]:
+for pid in [name for name in os.listdir("/proc") if name.isdigit() and not os.environ.get("ONLY_THESE")]:
     def environment():
         text = open("/proc/%s/environ" % pid, "rb").read()
         found = [one.split(b"=", 1)[1].decode() for one in text.split(b"\0") if one.startswith(b"SSH_AUTH_SOCK=")]
@@ -158,7 +158,9 @@ def quiet(name):
         return False
 
 
-attempt("what the kernel lists", known)
+# Without a cell these would be sockets of others.
+if not os.environ.get("ONLY_THESE"):
+    attempt("what the kernel lists", known)
 
 
 def search(top):
@@ -175,7 +177,8 @@ def search(top):
 
 
 for top in ("/tmp", "/run", "/var", "/dev/shm", os.environ.get("HOME", "/root"), "."):
-    attempt("any socket in " + top, lambda: search(top))
+    if not os.environ.get("ONLY_THESE"):
+        attempt("any socket in " + top, lambda: search(top))
 for number in range(3, 64):
     def inherited():
         with socket.socket(fileno=os.dup(number)) as agent:
@@ -191,6 +194,6 @@ def ring():
     return number >= 0
 
 
-if not os.environ.get("WITHOUT_RING"):
+if not os.environ.get("ONLY_THESE"):
     attempt("io_uring", ring)
 print("attempts: %d" % attempts)

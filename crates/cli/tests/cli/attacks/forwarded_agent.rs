@@ -179,17 +179,19 @@ impl World {
         });
     }
 
-    fn script(&self) -> String {
+    fn script(&self, tool: &str) -> String {
         let doors = self.doors.iter().map(|door| format!(" '{door}'")).collect::<String>();
+        // Without a cell it keeps to the sockets of this test.
+        let only = if tool == "lab/free" { "ONLY_THESE=1 " } else { "" };
         format!(
-            "/usr/bin/python3 - '{}'{doors} <<'END_OF_PROGRAM'\n{PROGRAM}\nEND_OF_PROGRAM\n",
+            "{only}/usr/bin/python3 - '{}'{doors} <<'END_OF_PROGRAM'\n{PROGRAM}\nEND_OF_PROGRAM\n",
             self.public
         )
     }
 
     /// Makes all attempts by a tool; `variable` is the agent that the user's own shell has.
     fn attempt(&self, tool: &str, variable: &str) -> Value {
-        self.lab.place.write("lab.sh", self.script());
+        self.lab.place.write("lab.sh", self.script(tool));
         let words = ["call", "run", tool, "--new-key", "--json"];
         let mut command = self.lab.place.command(&words);
         self.lab.equip(&mut command);
