@@ -14,7 +14,6 @@ use windlass_redact::Redactor;
 use windlass_runtime::{FileWorkspace, Gateway, NoConnector, PolicySupervisor, SystemClock};
 use windlass_store::{Store, StoreError};
 use windlass_store_sqlite::{Life, Settings as StoreSettings, SqliteStore};
-use windlass_workspace::TemporaryFolder;
 
 use crate::config::Config;
 use crate::failure::Failure;
@@ -82,7 +81,7 @@ pub struct Project {
     /// The folder that is worked in, if it is not the project's.
     workspace: Option<PathBuf>,
     /// The folders of the copies of a read-only journal, which are removed with this.
-    copies: Arc<Mutex<Vec<TemporaryFolder>>>,
+    copies: Arc<Mutex<Vec<windlass_workspace::TemporaryFolder>>>,
 }
 
 impl Project {
