@@ -6,7 +6,7 @@ use serde_json::Value;
 use windlass_journal::{Check, JournalError, Reader};
 use windlass_kernel::artifact::{ActionRequest, EffectError, Redispatch, SettledBy};
 use windlass_kernel::recovery::{RecoveryPlan, UncertainRule, plan};
-use windlass_kernel::{Call, Code, Machine, Outcome, State, TraceId};
+use windlass_kernel::{Call, Machine, Outcome, State, TraceId};
 use windlass_store::{After, AppendError, TraceFilter, TraceState};
 
 use crate::call_log::CallLog;
