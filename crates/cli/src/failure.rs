@@ -138,9 +138,9 @@ impl From<windlass_runtime::GatewayError> for Failure {
     fn from(error: windlass_runtime::GatewayError) -> Self {
         let failure = Self::of(error.code(), &error);
         if let windlass_runtime::GatewayError::WrongAnswer { trace_id, .. } = error {
-            return failure.hint(format!(
-                "`windlass call show {trace_id}` shows the question and the answers"
-            ));
+            let hint =
+                format!("`windlass call show {trace_id}` shows the question and the answers");
+            return failure.hint(hint);
         }
         if let windlass_runtime::GatewayError::Stale { trace_id, .. } = error {
             return failure.hint(stale("call", &trace_id.to_string()));
@@ -165,8 +165,7 @@ impl From<EngineError> for Failure {
         }
         if let EngineError::Packet { path, .. } = &error {
             let name = std::path::Path::new(path).file_stem().and_then(|name| name.to_str());
-            let hold = name.and_then(|name| name.parse::<CheckpointId>().ok());
-            if let Some(hold) = hold {
+            if let Some(hold) = name.and_then(|name| name.parse::<CheckpointId>().ok()) {
                 return failure.hint(packet(&hold.run().to_string()));
             }
         }
@@ -235,9 +234,7 @@ pub const fn hint_of(code: Code) -> Option<&'static str> {
              good state"
         }
         Code::StateRecoveryFailed => "`windlass call show ID` shows what is recorded",
-        Code::StateLockAcquireFailed => {
-            "another process is at work on it: wait for it to end, then try again"
-        }
+        Code::StateLockAcquireFailed => "another process is at work on it: wait, then try again",
         Code::StateConcurrentExecution => {
             "another process took over the trace; `windlass call show ID` shows its state"
         }

@@ -29,6 +29,7 @@ mod session;
 mod setup;
 mod state;
 mod verdict;
+mod votes;
 
 pub use branch::{Branch, Conflict, PendingMerge};
 pub use checkpoint::{
@@ -53,6 +54,7 @@ pub use pinned::{NamedAs, NamedPath, PINNED_MAX, named_paths, pinned_path_error}
 pub use session::SESSION_BUILTIN;
 pub use setup::{CopiedFile, PortRange, Setup, SetupState, SetupStep};
 pub use state::{
-    AttemptStage, Commit, Ended, Hold, JudgedBy, PendingVerdict, PhaseState, PhaseStatus,
-    RecordedNote, Resolution, Run, Spent, Waiting,
+    AttemptStage, Commit, Ended, JudgedBy, PendingVerdict, PhaseState, PhaseStatus, RecordedNote,
+    Run, Spent, Waiting,
 };
+pub use votes::{Hold, Resolution};

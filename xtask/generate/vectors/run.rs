@@ -173,6 +173,7 @@ fn rollback() -> Rollback {
         by: "ann".to_owned(),
         checkpoint: checkpoint_id(0xc1),
         commit: None,
+        ends: None,
         from: Some(checkpoint_id(0xc2)),
         reason: "another way".to_owned(),
         resume: false,
@@ -208,6 +209,7 @@ fn started() -> Event {
     Event::Started(Box::new(Started {
         base,
         by: "ann".to_owned(),
+        folder: None,
         inherited: [("scout".to_owned(), done())].into(),
         loop_digest: Digest::of(b"loop"),
         options: json!({"dry": false}),
@@ -321,7 +323,7 @@ fn samples() -> Result<Vec<Event>> {
             reason: word("a mistake"),
             shown: Digest::of(b"shown"),
         })),
-        Event::Resumed { by: by() },
+        Event::Resumed { by: by(), worked_ms: None },
         Event::Continued {},
         Event::Restarted { by: by() },
         Event::CommitPrepared {

@@ -6,7 +6,8 @@ use super::consensus::{APPROVED, REJECTED};
 use super::index::needs_confirmation;
 use super::payload::{HoldRequest, PhaseResult, Revocation, Usage, VoteDecision, WaitsFor};
 use super::plan::{BudgetedResource, Doer, Effect, Plan, Trigger};
-use super::state::{AttemptStage, Hold, JudgedBy, PhaseStatus, Resolution, Run};
+use super::state::{AttemptStage, JudgedBy, PhaseStatus, Run};
+use super::votes::{Hold, Resolution};
 use crate::{Digest, Timestamp};
 
 impl Run {

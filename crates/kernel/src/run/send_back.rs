@@ -7,7 +7,8 @@ use serde_json::json;
 
 use super::payload::{HoldRequest, SendBack, Vote, VoteDecision};
 use super::plan::{Doer, PhaseCondition, Plan, Trigger};
-use super::state::{Hold, Resolution, Run};
+use super::state::Run;
+use super::votes::{Hold, Resolution};
 
 /// The most findings of one answer.
 const FINDINGS_MAX: usize = 200;
