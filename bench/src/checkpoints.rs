@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result, anyhow};
-use windlass_workspace::{RestoreMode, Snapshots, TreeId};
+use windlass_workspace::{OnConflict, Snapshots, TreeId, WorkspaceChange};
 
 /// For how many captures the space is measured.
 pub const CAPTURES: usize = 100;
@@ -87,8 +87,7 @@ fn alternate(
     let before = trees.get(trees.len() - 2).context("no captures")?;
     for _ in 0..rounds {
         for (from, to) in [(last, before), (before, last)] {
-            let (took, _) =
-                time(|| Ok(snapshots.restore(project, from, to, RestoreMode::First)?))?;
+            let (took, _) = time(|| Ok(snapshots.change(project, &change(from, to))?))?;
             restore.push(took);
         }
         // The restored file has new times.
@@ -127,4 +126,9 @@ fn kib(folder: &Path) -> Result<u64> {
         sum += if found.is_dir() { kib(&entry.path())? } else { found.blocks().div_ceil(2) };
     }
     Ok(sum)
+}
+
+/// The change of a workspace from one snapshot to another.
+const fn change<'a>(expected: &'a TreeId, wanted: &'a TreeId) -> WorkspaceChange<'a> {
+    WorkspaceChange { expected, wanted, keep: "bench/change", on_conflict: OnConflict::Refuse }
 }

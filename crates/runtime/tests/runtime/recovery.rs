@@ -278,7 +278,7 @@ fn a_granted_call_runs_again_only_while_its_grant_holds() {
             "unknown people" => gateway,
             _ => gateway.with_people(Arc::new(Everybody)),
         };
-        let grant = gateway.grants(true).unwrap().remove(0).head.trace_id;
+        let grant = gateway.grants(true).unwrap().grants.remove(0).head.trace_id;
         match change {
             "revoked" => drop(gateway.revoke_grant(grant, "Bob", "no longer").unwrap()),
             "expired" => world.clock.pass(Duration::from_secs(365 * 86_400)),
