@@ -16,6 +16,9 @@ use crate::report::CallReport;
 use crate::request::CallRequest;
 use crate::supervisor::{Conditions, Preparation};
 
+/// How many refused requests are told.
+const REFUSED_MAX: usize = 5;
+
 /// Why a call is dispatched again.
 pub(crate) struct Again {
     /// Who said so, if a person did.
@@ -303,7 +306,15 @@ struct SideCall<'a> {
     intent: &'static str,
 }
 
-/// How a server failed, without secrets already.
+/// How a server failed and which of its requests were refused, without secrets already.
 fn failure_of(settlement: &Settlement) -> Option<String> {
-    settlement.error.as_ref().map(|error| format!("{} [{}]", error.message, error.code))
+    let error = settlement.error.as_ref()?;
+    let events = settlement.result.pointer("/network/events").and_then(Value::as_array);
+    let refused = events.into_iter().flatten().filter_map(|event| event.get("refused")?.as_str());
+    let refused: Vec<&str> = refused.take(REFUSED_MAX).collect();
+    let network = match refused.as_slice() {
+        [] => String::new(),
+        refused => format!("; network: refused {}", refused.join(", ")),
+    };
+    Some(format!("{} [{}]{network}", error.message, error.code))
 }

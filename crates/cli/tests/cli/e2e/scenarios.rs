@@ -75,6 +75,15 @@ fn server(tool: &str, args: &str) -> Outcome {
     call(&Place::with_server(), tool, args)
 }
 
+/// A call of the tool `lab/do`, which is declared like this.
+fn lab(declared: &str) -> Outcome {
+    let place = Place::with_project();
+    place.append(".windlass/tools.toml", declared);
+    let policy = include_str!("../server_policy.toml").replace("count", "lab");
+    place.write(".windlass/policy/lab.toml", &policy);
+    call(&place, "lab/do", "{}")
+}
+
 fn args(text: &str) -> Outcome {
     call(&Place::with_project(), "shell/read", text)
 }
@@ -221,10 +230,17 @@ pub const SCENARIOS: &[(Code, Scenario)] = &[
         let id = place.completed();
         place.run(&[&["call", "approve", &id][..], &VOICE].concat())
     }),
-    (Code::ToolTimeout, || server("count/hang", "{}")),
+    (Code::ToolTimeout, || {
+        let tool = "class = \"write\"\nargv = [\"sleep\", \"20\"]\ntimeout_ms = 300\n";
+        lab(&format!("[server.lab]\nconnector = \"command\"\n[server.lab.tool.do]\n{tool}"))
+    }),
     (Code::ToolOutputTooLarge, || server("count/huge", r#"{"bytes":100000}"#)),
     (Code::ToolServerUnavailable, || server("broken/get", "{}")),
-    (Code::ToolProtocolError, || server("count/garbage", "{}")),
+    (Code::ToolProtocolError, || {
+        let server =
+            "connector = \"mcp-stdio\"\ncommand = [\"sh\", \"-c\", \"echo garbage; cat\"]\n";
+        lab(&format!("[server.lab]\n{server}[server.lab.tool.do]\nclass = \"read\"\n"))
+    }),
     (Code::ToolFailed, || server("count/fail", "{}")),
     (Code::SandboxUnavailable, || {
         let place = Place::with_project();

@@ -23,8 +23,11 @@ fn move_away(place: &Place) -> PathBuf {
 fn states(place: &Place) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(place.state_root()).unwrap();
     let folders = entries.map(|entry| entry.unwrap().path()).filter(|path| path.is_dir());
-    // The people of the account belong to no project.
-    folders.filter(|path| !path.ends_with(".people")).collect()
+    // The people of the account and the witnesses of journals belong to no project.
+    let is_state = |path: &PathBuf| {
+        path.file_name().is_some_and(|name| !name.to_string_lossy().starts_with('.'))
+    };
+    folders.filter(is_state).collect()
 }
 
 #[test]
