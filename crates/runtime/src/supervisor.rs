@@ -112,7 +112,7 @@ pub struct Preparation {
 pub(crate) struct Conditions {
     /// When the working time is over.
     pub until: Option<Instant>,
-    /// Whether it probes or undoes another call: then no third call is made because of it.
+    /// Whether it probes or undoes another call: then it is not undone itself.
     pub serves_other: bool,
 }
 
@@ -128,7 +128,7 @@ impl Preparation {
     /// The same, under the conditions of a caller.
     pub(crate) fn under(mut self, conditions: Conditions) -> Self {
         self.until = conditions.until;
-        if conditions.serves_other && self.on_uncertain != OnUncertain::Retry {
+        if conditions.serves_other && matches!(self.on_uncertain, OnUncertain::Compensate { .. }) {
             self.on_uncertain = OnUncertain::Hold;
         }
         self

@@ -9,6 +9,16 @@ use windlass_testkit::eventually;
 
 use crate::harness::{Outcome, Place, text_of};
 
+/// How the names of files begin that may change in a state folder although nothing happens.
+const LEFT_IN_STATE: [&str; 6] = [
+    "windlass.db",
+    "locks",
+    "kept-",
+    "snapshots.git/objects",
+    "snapshots.git/ledger",
+    "snapshots.git/tree-",
+];
+
 /// A person's words, where nothing hangs on them.
 pub const VOICE: [&str; 4] = ["--by", "ada", "--reason", "looked at it"];
 
@@ -207,14 +217,11 @@ impl Repo {
     /// Everything in the work tree that is not a database: what must not change when nothing happens.
     pub fn snapshot(&self) -> BTreeMap<String, Vec<u8>> {
         let mut files = tree(&self.root());
-        // Locks are left behind empty, git's objects unused, and the policy as it was loaded; what SQLite's files
-        // hold is another question.
+        // Locks are left behind empty, git's objects unused, and the policy as it was loaded; what is known of a work
+        // tree's files is a cache; what SQLite's files hold is another question.
         files.retain(|name, _| !name.starts_with(".git/objects"));
         for (name, bytes) in tree(&self.place.state()) {
-            let is_left =
-                ["windlass.db", "locks", "kept-", "snapshots.git/objects", "snapshots.git/ledger"]
-                    .iter()
-                    .any(|left| name.starts_with(left));
+            let is_left = LEFT_IN_STATE.iter().any(|left| name.starts_with(left));
             if !is_left {
                 files.insert(format!("state/{name}"), bytes);
             }

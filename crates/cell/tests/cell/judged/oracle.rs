@@ -127,7 +127,9 @@ fn programs(effects: &Effects, judgement: &Judgement) -> Option<String> {
         }
         // These add words of their own.
         let adds = |command: &String| command.contains("xargs") || command.contains("find ");
-        let known = |command: &String| is_program(command, name);
+        // One of the programs of this name hands its words to the other.
+        let hands_on = |command: &String| name == "jq" && is_program(command, "yq");
+        let known = |command: &String| is_program(command, name) || hands_on(command);
         let judged = if judgement.commands.iter().any(adds) {
             judgement.commands.iter().any(known)
         } else {
