@@ -110,7 +110,7 @@ fn a_call_whose_server_dies_waits_for_a_person() {
 fn a_server_that_honours_keys_is_asked_again_and_acts_once() {
     let project = Project::new(Transport::Stdio);
     let ended = project.run(&["call", "run", "keyed/die", "--key", "once"]);
-    assert_eq!((ended.exit, ended.text("/state").as_str()), (Some(0), "COMPLETED"), "{ended:?}");
+    assert_eq!((ended.exit, ended.text("/state")), (Some(0), "COMPLETED"), "{ended:?}");
     assert_eq!(ended.out["redispatches"].as_array().unwrap().len(), 1, "{ended:?}");
     assert_eq!(project.executions(), BTreeMap::from([("once".to_owned(), 1)]));
     is_whole(&project);
