@@ -80,6 +80,7 @@ fn lab(declared: &str) -> Outcome {
     let place = Place::with_project();
     place.append(".windlass/tools.toml", declared);
     let policy = include_str!("../server_policy.toml").replace("count", "lab");
+    let policy = policy.replace("lab/add", "lab/do");
     place.write(".windlass/policy/lab.toml", &policy);
     call(&place, "lab/do", "{}")
 }
