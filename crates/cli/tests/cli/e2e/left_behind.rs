@@ -46,6 +46,8 @@ fn a_script_leaves_no_settings_that_others_obey() {
         ".github/workflows/new.yml",
         ".claude/agents/judge.md",
         ".claude/skills/x/SKILL.md",
+        ".claude/skills/vendor/SKILL.md",
+        ".cursor/rules/node_modules/x.mdc",
         ".agents/skills/x.md",
         ".gemini/extensions/x/gemini-extension.json",
         ".codex/prompts/x.md",
