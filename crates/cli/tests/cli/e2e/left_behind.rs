@@ -67,6 +67,11 @@ fn a_script_leaves_no_settings_that_others_obey() {
         ".factory/settings.json",
         ".cargo/config.toml",
         ".pre-commit-config.yaml",
+        ".hg/hgrc",
+        ".jj/repo/config.toml",
+        ".tekton/run.yaml",
+        "cloudbuild.yaml",
+        ".gdbinit",
     ];
     let mut script = "echo work > work.txt\nsed -i s/careful/careless/ CLAUDE.md\n".to_owned();
     for name in names {
